@@ -67,7 +67,7 @@ bench: ## run the performance benchmarks, tests/bench/bench_*.py, one after anot
 dist: ## build the collection's archive into dist/ and check what is inside
 	@tools/setup dev
 	@rm -rf dist
-	@$(BIN)/ansible-galaxy collection build --output-path dist
+	@ANSIBLE_HOME="$(CURDIR)/.cache/ansible" $(BIN)/ansible-galaxy collection build --output-path dist
 	@git ls-files | sort >.cache/tracked
 	@tar -tzf dist/*.tar.gz | grep -v -e '/$$' -e '^MANIFEST.json$$' -e '^FILES.json$$' | sort >.cache/packed
 	@stray=$$(comm -13 .cache/tracked .cache/packed); [ -z "$$stray" ] || \
