@@ -1,0 +1,352 @@
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import ipaddress
+import os
+import socket
+import struct
+import threading
+import time
+from typing import Any, NamedTuple
+
+#: Every reader takes the root of proc, so that a test can hand it a made one.
+PROC = "/proc"
+
+#: How often the sessions of sshd are looked at while a copy runs.
+_SAMPLE_S = 0.05
+
+#: How long an ended session may take to be reaped by its listener.
+_REAP_LIMIT_S = 3.0
+
+SSHD_CHILDREN = "sshd-children"
+AGENT_CHILDREN = "agent-children"
+RUSAGE = "rusage"
+
+FOREIGN_SESSION = "foreign-session"
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="backslashreplace") as stream:
+            return stream.read()
+    except OSError:
+        return None
+
+
+def boot_id() -> str | None:
+    """What tells one running kernel from another: equal for every container and namespace on it."""
+    text = _read("/proc/sys/kernel/random/boot_id")
+    return text.strip() if text else None
+
+
+class ProcessStat(NamedTuple):
+    """Fields of C(/proc/PID/stat) (proc(5)); times in seconds."""
+
+    name: str
+    state: str
+    parent: int
+    user_s: float
+    system_s: float
+    children_user_s: float
+    children_system_s: float
+
+
+def process_stat(pid: int, proc: str = PROC) -> ProcessStat | None:
+    """One process, or null where there is none that we may see."""
+    text = _read(f"{proc}/{pid}/stat")
+    if not text or ")" not in text:
+        return None
+    # The name is in parentheses and may itself hold spaces and parentheses.
+    name = text[text.index("(") + 1 : text.rindex(")")]
+    rest = text[text.rindex(")") + 2 :].split()
+    tick = float(os.sysconf("SC_CLK_TCK"))
+    times = [int(field) / tick for field in rest[11:15]]
+    return ProcessStat(name, rest[0], int(rest[1]), *times)
+
+
+def children(pid: int, proc: str = PROC) -> frozenset[int]:
+    """The processes whose parent is C(pid)."""
+    text = _read(f"{proc}/{pid}/task/{pid}/children")
+    if text is not None:
+        return frozenset(int(word) for word in text.split())
+    found = set()
+    for name in os.listdir(proc):
+        if name.isdigit():
+            status = process_stat(int(name), proc)
+            if status and status.parent == pid:
+                found.add(int(name))
+    return frozenset(found)
+
+
+def sshd_listener(pid: int, proc: str = PROC) -> int | None:
+    """The sshd that accepted the session in which C(pid) runs: the highest sshd among its ancestors, if that one
+    listens. Null where there is none (sshd started by a socket unit or by inetd, another ssh server)."""
+    highest: int | None = None
+    below = 0
+    current = pid
+    while current > 1:
+        status = process_stat(current, proc)
+        if status is None:
+            break
+        if status.name.startswith("sshd"):
+            highest = current
+            below += 1
+        current = status.parent
+    if highest is None or below < 2:
+        return None
+    title = (_read(f"{proc}/{highest}/cmdline") or "").replace("\0", " ")
+    # A session's title names its user: "sshd: root@notty", "sshd-session: root [priv]".
+    return highest if "[listener]" in title or title.startswith(("/", "sshd -")) else None
+
+
+class HostCpu(NamedTuple):
+    """Seconds that all processors of a host spent since its start, from C(/proc/stat)."""
+
+    user_s: float
+    system_s: float
+    idle_s: float
+    iowait_s: float
+    steal_s: float
+    cores: int
+
+
+def host_cpu(proc: str = PROC) -> HostCpu | None:
+    text = _read(f"{proc}/stat")
+    if not text:
+        return None
+    tick = float(os.sysconf("SC_CLK_TCK"))
+    lines = text.splitlines()
+    fields = [int(word) / tick for word in lines[0].split()[1:]]
+    fields += [0.0] * (8 - len(fields))
+    user, nice, system, idle, iowait, irq, softirq, steal = fields[:8]
+    cores = sum(1 for line in lines if line.startswith("cpu") and line[3:4].isdigit())
+    return HostCpu(user + nice, system + irq + softirq, idle, iowait, steal, cores)
+
+
+def host_cpu_between(before: HostCpu | None, after: HostCpu | None, shared: bool | None) -> Any:
+    """What the whole host spent between two readings, as the record has it. Null without both readings."""
+    if before is None or after is None:
+        return None
+    spent: dict[str, Any] = {
+        field: round(getattr(after, field) - getattr(before, field), 6)
+        for field in ("user_s", "system_s", "iowait_s", "steal_s", "idle_s")
+    }
+    spent.update(cores=after.cores, shared=shared)
+    return spent
+
+
+class Traffic(NamedTuple):
+    """What a network device has carried, and the TCP segments that its network namespace has sent again."""
+
+    tx_bytes: int
+    rx_bytes: int
+    retransmits: int | None
+
+
+def traffic(device: str | None, proc: str = PROC) -> Traffic | None:
+    """Counters of C(device) in our network namespace; null where it has none."""
+    text = _read(f"{proc}/net/dev")
+    if not text or not device:
+        return None
+    for line in text.splitlines():
+        name, colon, rest = line.partition(":")
+        if colon and name.strip() == device:
+            fields = rest.split()
+            return Traffic(int(fields[8]), int(fields[0]), _retransmits(proc))
+    return None
+
+
+def _retransmits(proc: str) -> int | None:
+    rows = [line.split() for line in (_read(f"{proc}/net/snmp") or "").splitlines() if line.startswith("Tcp:")]
+    if len(rows) == 2 and "RetransSegs" in rows[0]:
+        return int(rows[1][rows[0].index("RetransSegs")])
+    return None
+
+
+def wire_between(before: Traffic | None, after: Traffic | None) -> dict[str, Any]:
+    """What crossed a device between two readings, as the record has it."""
+    if before is None or after is None:
+        return {"tx_bytes": None, "rx_bytes": None, "retransmits": None, "basis": None}
+    sent_again = None
+    if before.retransmits is not None and after.retransmits is not None:
+        sent_again = after.retransmits - before.retransmits
+    return {
+        "tx_bytes": after.tx_bytes - before.tx_bytes,
+        "rx_bytes": after.rx_bytes - before.rx_bytes,
+        "retransmits": sent_again,
+        "basis": "device",
+    }
+
+
+def route_device(address: str) -> str | None:
+    """The network device of the route to C(address) (a name or an address), asked of the kernel by rtnetlink(7). Null
+    where there is no route or no such name."""
+    try:
+        info = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0]
+        if "%" in address:
+            return address.partition("%")[2]
+        packed = ipaddress.ip_address(info[4][0]).packed
+        attribute = struct.pack("=HH", 4 + len(packed), 1) + packed  # RTA_DST
+        message = struct.pack("=BBBBBBBBI", info[0], len(packed) * 8, 0, 0, 0, 0, 0, 0, 0) + attribute
+        header = struct.pack("=IHHII", 16 + len(message), 26, 1, 1, 0)  # RTM_GETROUTE, NLM_F_REQUEST
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as link:
+            link.settimeout(2.0)
+            link.sendto(header + message, (0, 0))
+            answer = link.recv(65536)
+        _length, kind = struct.unpack_from("=IH", answer)
+        if kind != 24:  # RTM_NEWROUTE
+            return None
+        position = 16 + 12
+        while position + 4 <= len(answer):
+            size, name = struct.unpack_from("=HH", answer, position)
+            if name == 4 and size == 8:  # RTA_OIF
+                return socket.if_indextoname(struct.unpack_from("=I", answer, position + 4)[0])
+            position += max(4, (size + 3) & ~3)
+    except (OSError, ValueError, struct.error):
+        pass
+    return None
+
+
+def device_mtu(device: str | None) -> int | None:
+    """The device's MTU in bytes, from netdevice(7), which is right in every network namespace."""
+    if not device:
+        return None
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            request = struct.pack("16sI12x", device.encode(), 0)
+            return int(struct.unpack_from("16sI", fcntl.ioctl(any_socket, 0x8921, request))[1])  # SIOCGIFMTU
+    except OSError:
+        return None
+
+
+def tcp_round_trip_ms(address: str, port: int, timeout_s: float = 10.0) -> float | None:
+    """The round-trip time that the kernel measured while opening a TCP connection (C(tcpi_rtt) of tcp(7)), in
+    milliseconds. Null where it cannot be opened."""
+    try:
+        with socket.create_connection((address, port), timeout=timeout_s) as connection:
+            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+            return int(struct.unpack_from("=I", info, 68)[0]) / 1000.0
+    except (OSError, struct.error):
+        return None
+
+
+_LISTEN = "0A"
+
+
+def listening_sockets(pids: list[int], proc: str = PROC) -> list[tuple[str, int]]:
+    """The TCP sockets on which one of C(pids) listens, as (address, port), read from the socket table: a probe connection
+    would use up a listener that takes only one."""
+    inodes = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for descriptor in os.listdir(f"{proc}/{pid}/fd"):
+                with contextlib.suppress(OSError):
+                    name = os.readlink(f"{proc}/{pid}/fd/{descriptor}")
+                    if name.startswith("socket:["):
+                        inodes.add(name[len("socket:[") : -1])
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in (_read(f"{proc}/net/{table}") or "").splitlines()[1:]:
+            fields = line.split()
+            if len(fields) > 9 and fields[3] == _LISTEN and fields[9] in inodes:
+                host, _colon, port = fields[1].partition(":")
+                # The kernel prints each 32-bit word of the address in the host's byte order.
+                words = [int(host[start : start + 8], 16) for start in range(0, len(host), 8)]
+                packed = b"".join(struct.pack("=I", word) for word in words)
+                found.append((str(ipaddress.ip_address(packed)), int(port, 16)))
+    return found
+
+
+def flush_filesystem(path: str) -> None:
+    """Write out what the filesystem of C(path) holds in memory, and wait for it: syncfs(2). Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.syncfs(descriptor) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), path)
+    finally:
+        os.close(descriptor)
+
+
+def drop_page_cache(path: str) -> bool:
+    """Write out the filesystem of C(path), then make the kernel forget all clean pages. False where we may not."""
+    try:
+        flush_filesystem(path)
+        with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as stream:
+            stream.write("3\n")
+    except OSError:
+        return False
+    return True
+
+
+class SessionsReading(NamedTuple):
+    """CPU seconds of the ssh sessions that ended while sampling, and the flags that say why there are none."""
+
+    user_s: float | None
+    system_s: float | None
+    flags: list[str]
+
+
+class Sessions:
+    """Watches the sessions of an sshd listener during one copy and tells what ours have cost: the growth of the
+    listener's C(cutime) and C(cstime), which holds each ended session with all that ran in it.
+
+    C(expected) sessions are ours. When any other one ended meanwhile its cost cannot be told from ours; then there is no
+    reading, and a flag says so."""
+
+    def __init__(self, listener: int | None, expected: int, proc: str = PROC) -> None:
+        self.listener = listener
+        self.expected = expected
+        self.proc = proc
+        self._seen: set[int] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self._standing: frozenset[int] = frozenset()
+        self._before: ProcessStat | None = None
+
+    def start(self) -> None:
+        if self.listener is not None:
+            self._standing = children(self.listener, self.proc)
+            self._before = process_stat(self.listener, self.proc)
+            self._thread.start()
+
+    def _sample(self) -> None:
+        while not self._stop.wait(_SAMPLE_S):
+            self._look()
+
+    def _look(self) -> frozenset[int]:
+        now = children(self.listener or 0, self.proc)
+        self._seen |= now - self._standing
+        return now
+
+    def finish(self) -> SessionsReading:
+        """Wait until our sessions have been reaped and read what they cost."""
+        if self.listener is None or self._before is None:
+            self._stop.set()
+            return SessionsReading(None, None, ["no-sshd-listener"])
+        deadline = time.monotonic() + _REAP_LIMIT_S
+        now = self._look()
+        while now - self._standing and time.monotonic() < deadline:
+            time.sleep(0.002)
+            now = self._look()
+        self._stop.set()
+        self._thread.join()
+        after = process_stat(self.listener, self.proc)
+        if after is None:
+            return SessionsReading(None, None, ["no-sshd-listener"])
+        if now - self._standing:
+            return SessionsReading(None, None, ["session-not-ended"])
+        if self._standing - now or len(self._seen) > self.expected:
+            return SessionsReading(None, None, [FOREIGN_SESSION])
+        return SessionsReading(
+            after.children_user_s - self._before.children_user_s,
+            after.children_system_s - self._before.children_system_s,
+            [],
+        )

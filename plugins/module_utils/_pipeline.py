@@ -1,0 +1,257 @@
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from typing import IO, Any, Mapping, NamedTuple, Sequence
+
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import STDERR_TAIL_BYTES, escape
+
+#: How often a running stage's peak memory is read: often at first, so that a short stage is seen at all.
+_FIRST_POLLS_S = 0.01
+_LATER_POLLS_S = 0.1
+_FIRST_POLLS = 20
+
+#: Between the polite and the certain end of a stage.
+_TERM_GRACE_S = 1.0
+
+#: What a shell calls the status of a process that ended by SIGPIPE: the fault then lies further down.
+SIGPIPE_RC = 128 + signal.SIGPIPE
+
+
+class StageResult(NamedTuple):
+    """How one stage ended. C(rc) is 128 + n after signal n. C(user_s) and C(system_s) are wait4's: the stage and all of
+    its descendants that were waited for. C(max_rss_bytes) is the largest VmHWM seen while polling (wait4's figure is
+    the parent's where a child is short), null where the stage was too short to be seen. C(stdout_bytes) is what it wrote
+    to its standard output, null where the kernel does not count it. Times are seconds of the monotonic clock."""
+
+    argv: list[str]
+    rc: int
+    user_s: float
+    system_s: float
+    max_rss_bytes: int | None
+    stdout_bytes: int | None
+    stderr: bytes
+    started: float
+    ended: float
+
+    def as_record(self, end: str) -> dict[str, Any]:
+        return {
+            "end": end,
+            "argv": list(self.argv),
+            "rc": self.rc,
+            "user_s": round(self.user_s, 6),
+            "system_s": round(self.system_s, 6),
+            "max_rss_bytes": self.max_rss_bytes,
+            "stderr": escape(self.stderr),
+        }
+
+
+def status_field_bytes(pid: int, field: bytes) -> int | None:
+    """A size in C(/proc/PID/status) in bytes; null where the process or the field is gone."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as stream:
+            for line in stream:
+                if line.startswith(field + b":"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, IndexError, ValueError):
+        pass
+    return None
+
+
+def _written_bytes(pid: int) -> int | None:
+    try:
+        with open(f"/proc/{pid}/io", "rb") as stream:
+            for line in stream:
+                if line.startswith(b"wchar:"):
+                    return int(line.split()[1])
+    except (OSError, IndexError, ValueError):
+        pass
+    return None
+
+
+class _Running:
+    """One started stage and the thread that waits for it."""
+
+    def __init__(self, argv: Sequence[str], stdin: Any, stdout: Any, cwd: str | None, env: Mapping[str, str]) -> None:
+        self.argv = list(argv)
+        self.stderr: IO[bytes] = tempfile.TemporaryFile(prefix="bulkcopy-")
+        self.max_rss_bytes: int | None = None
+        self.result: StageResult | None = None
+        self.started = time.monotonic()
+        # A session of its own is a process group of its own, and no terminal to ask a password on.
+        self.process = subprocess.Popen(
+            self.argv, stdin=stdin, stdout=stdout, stderr=self.stderr, cwd=cwd, env=dict(env), start_new_session=True
+        )
+        self.waiter = threading.Thread(target=self._wait, daemon=True)
+
+    def _wait(self) -> None:
+        pid = self.process.pid
+        # Not reaped yet: the dead process still has its I/O counters.
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        ended = time.monotonic()
+        written = _written_bytes(pid)
+        _pid, status, usage = os.wait4(pid, 0)
+        rc = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+        self.process.returncode = rc
+        size = self.stderr.seek(0, os.SEEK_END)
+        self.stderr.seek(max(0, size - STDERR_TAIL_BYTES))
+        tail = self.stderr.read()
+        self.stderr.close()
+        self.result = StageResult(
+            self.argv,
+            rc,
+            usage.ru_utime,
+            usage.ru_stime,
+            self.max_rss_bytes,
+            None if written is None else max(0, written - size),
+            tail,
+            self.started,
+            ended,
+        )
+
+    def poll_memory(self) -> None:
+        if self.result is None:
+            seen = status_field_bytes(self.process.pid, b"VmHWM")
+            if seen is not None:
+                self.max_rss_bytes = max(seen, self.max_rss_bytes or 0)
+
+    def signal(self, number: int) -> None:
+        if self.result is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, number)
+
+
+class Pipeline:
+    """Stages that run at once on this host, each one's standard output feeding the next one's standard input, as a
+    shell's C(a | b | c) does, but with every status, time and error kept.
+
+    The first stage reads nothing (C(/dev/null)), or, with C(hold_stdin), a pipe that stays open and silent until that
+    stage has ended: a netcat that listens may end early when its input does. The last one's output goes nowhere."""
+
+    def __init__(
+        self,
+        stages: Sequence[Sequence[str]],
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        hold_stdin: bool = False,
+    ) -> None:
+        if not stages:
+            raise ValueError("a pipeline has at least one stage")
+        self.stages = [list(argv) for argv in stages]
+        self.cwd = cwd
+        self.env = dict(env) if env is not None else stage_environment()
+        self.hold_stdin = hold_stdin
+        self.running: list[_Running] = []
+        self._held: int | None = None
+        self._polls = 0
+
+    def start(self) -> float:
+        """Start every stage and return the instant before the first (monotonic seconds). Raises OSError when one cannot
+        be started; those before it are then ended."""
+        first_input: Any = subprocess.DEVNULL
+        if self.hold_stdin:
+            first_input, self._held = os.pipe()
+        started = time.monotonic()
+        upstream: Any = first_input
+        try:
+            for number, argv in enumerate(self.stages):
+                last = number == len(self.stages) - 1
+                read_end, write_end = (None, subprocess.DEVNULL) if last else os.pipe()
+                try:
+                    self.running.append(_Running(argv, upstream, write_end, self.cwd, self.env))
+                except OSError:
+                    if read_end is not None:
+                        os.close(read_end)
+                    raise
+                finally:
+                    # Ours must not stay open: a stage that ends has to be noticed by its neighbours.
+                    for descriptor in (upstream, write_end):
+                        if descriptor not in (None, subprocess.DEVNULL):
+                            os.close(descriptor)
+                upstream = read_end
+                self.running[-1].waiter.start()
+        except OSError:
+            self.kill()
+            raise
+        return started
+
+    @property
+    def pids(self) -> list[int]:
+        return [stage.process.pid for stage in self.running]
+
+    @property
+    def ended(self) -> float | None:
+        """When the last stage ended (monotonic seconds), or null while one runs."""
+        results = [stage.result for stage in self.running]
+        if any(result is None for result in results):
+            return None
+        return max(result.ended for result in results if result is not None)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until every stage has ended, or for C(timeout_s). Whether they have."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            alive = next((stage for stage in self.running if stage.result is None), None)
+            if alive is None:
+                self._release()
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            for stage in self.running:
+                stage.poll_memory()
+            if self._held is not None and self.running[0].result is not None:
+                self._release()
+            pause = _FIRST_POLLS_S if self._polls < _FIRST_POLLS else _LATER_POLLS_S
+            self._polls += 1
+            alive.waiter.join(min(pause, left))
+
+    def kill(self) -> None:
+        """End whatever still runs, with all that it started."""
+        for number, grace_s in ((signal.SIGTERM, _TERM_GRACE_S), (signal.SIGKILL, _TERM_GRACE_S)):
+            for stage in self.running:
+                stage.signal(number)
+            deadline = time.monotonic() + grace_s
+            for stage in self.running:
+                if stage.waiter.ident is not None:
+                    stage.waiter.join(max(0.0, deadline - time.monotonic()))
+            if all(stage.result is not None for stage in self.running):
+                break
+        self._release()
+
+    def _release(self) -> None:
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+
+    @property
+    def results(self) -> list[StageResult]:
+        """The stages that have ended, in their order."""
+        return [stage.result for stage in self.running if stage.result is not None]
+
+
+def stage_environment() -> dict[str, str]:
+    """The environment of every stage: ours, with messages in the one language that we read."""
+    env = dict(os.environ)
+    env.pop("LANGUAGE", None)
+    env["LC_ALL"] = "C"
+    return env
+
+
+def first_cause(results: Sequence[StageResult]) -> StageResult | None:
+    """The stage to blame for a failed pipeline: a stage that ended by SIGPIPE lost its reader, so the fault is further
+    down if anything there failed. Null when every stage ended with 0."""
+    failed = [result for result in results if result.rc != 0]
+    for result in failed:
+        if result.rc != SIGPIPE_RC:
+            return result
+    return failed[0] if failed else None

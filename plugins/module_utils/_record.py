@@ -1,0 +1,126 @@
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+SCHEMA = 1
+
+#: How a run can end; it ends in exactly one of them. C(planned) is check mode's and never becomes a row.
+STATUSES = ("ok", "corrupt", "failed", "timeout", "unsupported", "unreachable")
+PLANNED = "planned"
+
+#: Longest piece of a program's stderr that a record keeps: its end, where the reason stands.
+STDERR_TAIL_BYTES = 2000
+
+
+def escape(text: bytes) -> str:
+    """Bytes of a name or of a program's output as valid UTF-8 text; a stray byte C(0xe9) becomes the four characters
+    C(\\xe9). An invalid byte in a module's result would cost the whole result."""
+    return text.decode("utf-8", "backslashreplace")
+
+
+def utc_now() -> str:
+    """The present as RFC 3339 in UTC, to the millisecond."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def cpu(user_s: float, system_s: float, wall_s: float, basis: str) -> dict[str, Any]:
+    """CPU time of one end, in seconds, and as C(percent) of one core over C(wall_s) (100 is one core)."""
+    percent = 100.0 * (user_s + system_s) / wall_s if wall_s > 0 else None
+    return {
+        "user_s": round(user_s, 6),
+        "system_s": round(system_s, 6),
+        "percent": None if percent is None else round(percent, 2),
+        "basis": basis,
+    }
+
+
+def new_record() -> dict[str, Any]:
+    """A run record with every key that there is. What is not known yet is null; nothing is 0 that was not measured."""
+    end: dict[str, dict[str, Any] | None] = {"source": None, "target": None}
+    stages: list[dict[str, Any]] = []
+    flags: list[str] = []
+    return {
+        "schema": SCHEMA,
+        "run_id": None,
+        "campaign_id": None,
+        "started": utc_now(),
+        "status": "failed",
+        "warmup": False,
+        "block": None,
+        "position": None,
+        "replica": 0,
+        "seed": None,
+        "flags": flags,
+        "message": "",
+        "link": {
+            "name": None,
+            "source": None,
+            "target": None,
+            "address": None,
+            "device": None,
+            "mtu": None,
+            "rtt_ms": None,
+            "connect_s": None,
+            "ceiling_Bps": None,
+        },
+        "dataset": {
+            "name": None,
+            "files": None,
+            "directories": None,
+            "bytes": None,
+            "compressibility": None,
+            "digest": None,
+        },
+        "method": {
+            "label": None,
+            "module": None,
+            "args": {},
+            "encrypted": None,
+            "streams": None,
+            "versions": {},
+            "ssh": None,
+        },
+        "scenario": None,
+        "stages": stages,
+        "setup_s": None,
+        "wall_s": None,
+        "total_s": None,
+        "durable_s": None,
+        "throughput_Bps": None,
+        "cpu": dict(end),
+        "host_cpu": dict(end),
+        "wire": {"tx_bytes": None, "rx_bytes": None, "retransmits": None, "basis": None},
+        "verified": None,
+        "cache": {"requested": None, "achieved": None},
+    }
+
+
+#: Above this share of the total a connection's set-up is what was measured.
+SETUP_SHARE = 0.2
+SETUP_DOMINATED = "setup-dominated"
+
+
+def add_flag(record: dict[str, Any], flag: str) -> None:
+    if flag not in record["flags"]:
+        record["flags"].append(flag)
+
+
+def mark_setup_dominated(record: dict[str, Any]) -> None:
+    """Flag a run whose time says nothing of larger copies: connecting took more than C(SETUP_SHARE) of it."""
+    connect_s, total_s = record["link"]["connect_s"], record["total_s"]
+    if connect_s is not None and total_s and connect_s > SETUP_SHARE * total_s:
+        add_flag(record, SETUP_DOMINATED)
+
+
+def human_bytes(count: float) -> str:
+    """A number of bytes for a sentence, in decimal units: C(1500000) is C(1.5 MB)."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if abs(count) < 1000:
+            return f"{count} bytes" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000.0
+    return f"{count:.1f} TB"

@@ -1,0 +1,372 @@
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import stat
+import zlib
+from typing import Any, Iterable, Iterator, NamedTuple, Union
+
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import escape
+
+Path = Union[str, bytes]
+
+SHA256 = "sha256"
+SIZE_MTIME = "size-mtime"
+NONE = "none"
+
+#: How many differing names a record shows; the count is always whole.
+SHOWN_MISMATCHES = 20
+
+_CHUNK_BYTES = 1 << 20
+_KINDS = (
+    (stat.S_ISREG, "f"),
+    (stat.S_ISDIR, "d"),
+    (stat.S_ISLNK, "l"),
+    (stat.S_ISFIFO, "p"),
+    (stat.S_ISSOCK, "s"),
+    (stat.S_ISCHR, "c"),
+    (stat.S_ISBLK, "b"),
+)
+_SPECIAL = frozenset("pscb")
+
+
+class Entry(NamedTuple):
+    """One name in a tree. C(kind) is a letter as C(find -type) writes it; C(size) counts only for regular files; C(link)
+    is a symbolic link's text; C(same) is the first name (in byte order) of a hard-linked file's names, else empty;
+    C(signature) (device, inode, change time in ns) tells whether a known checksum still stands."""
+
+    kind: str
+    size: int
+    mode: int
+    uid: int
+    gid: int
+    mtime_ns: int
+    link: bytes = b""
+    same: bytes = b""
+    sha256: str | None = None
+    signature: tuple[int, int, int] = (0, 0, 0)
+
+
+class Manifest:
+    """What a tree holds: C(entries) by path relative to the root (bytes, without C(./)); the root itself is not an
+    entry. C(unreadable) names what could not be listed or read, with the reason."""
+
+    def __init__(self, entries: dict[bytes, Entry], unreadable: dict[bytes, str] | None = None) -> None:
+        self.entries = entries
+        self.unreadable = unreadable or {}
+
+    def _of(self, kind: str) -> Iterator[Entry]:
+        return (entry for entry in self.entries.values() if entry.kind == kind)
+
+    @property
+    def files(self) -> int:
+        return sum(1 for entry in self._of("f"))
+
+    @property
+    def directories(self) -> int:
+        return sum(1 for entry in self._of("d"))
+
+    @property
+    def bytes(self) -> int:
+        """Sum of the sizes of the regular files: not C(du), which counts directories and not holes."""
+        return sum(entry.size for entry in self._of("f"))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the sorted names with kind, size and content: equal digests are equal data."""
+        return self._digest(lambda entry: (entry.kind, entry.size, entry.sha256 or "", entry.link.hex()))
+
+    @property
+    def meta_digest(self) -> str:
+        """SHA-256 over what else a copy may keep: mode, owner, whole seconds of the time of regular files and
+        directories, and which names are one file."""
+        return self._digest(
+            lambda entry: (
+                entry.mode if entry.kind != "l" else 0,
+                entry.uid,
+                entry.gid,
+                entry.mtime_ns // 10**9 if entry.kind != "l" else 0,
+                entry.same.hex(),
+            )
+        )
+
+    def _digest(self, fields: Any) -> str:
+        total = hashlib.sha256()
+        for path in sorted(self.entries):
+            line = "\0".join([path.hex()] + [str(field) for field in fields(self.entries[path])])
+            total.update(line.encode("ascii") + b"\n")
+        return total.hexdigest()
+
+    def pack(self) -> str:
+        """The manifest as one line of ASCII text, compressed."""
+        rows = [[_to_text(path), *_row(entry)] for path, entry in self.entries.items()]
+        unreadable = {_to_text(path): reason for path, reason in self.unreadable.items()}
+        text = json.dumps({"entries": rows, "unreadable": unreadable}, separators=(",", ":"))
+        return base64.b64encode(zlib.compress(text.encode("ascii"), 1)).decode("ascii")
+
+
+def _to_text(name: bytes) -> str:
+    # Not os.fsdecode: the two ends of a copy may have different locales.
+    return name.decode("utf-8", "surrogateescape")
+
+
+def _to_bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")
+
+
+def _row(entry: Entry) -> list[Any]:
+    row: list[Any] = list(entry)
+    row[6] = _to_text(entry.link)
+    row[7] = _to_text(entry.same)
+    return row
+
+
+def unpack(text: str) -> Manifest:
+    """The manifest that C(Manifest.pack) wrote. Raises ValueError where it did not."""
+    try:
+        data = json.loads(zlib.decompress(base64.b64decode(text, validate=True)).decode("ascii"))
+        entries = {}
+        for row in data["entries"]:
+            row[7] = _to_bytes(row[7])
+            row[8] = _to_bytes(row[8])
+            row[10] = tuple(row[10])
+            entries[_to_bytes(row[0])] = Entry(*row[1:])
+        unreadable = {_to_bytes(path): reason for path, reason in data["unreadable"].items()}
+    except (zlib.error, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise ValueError(f"not a manifest: {error}") from error
+    return Manifest(entries, unreadable)
+
+
+def save(manifest: Manifest, path: Path) -> None:
+    """Write a manifest so that a reader sees the old one or the new one, never half of one."""
+    temporary = os.fsdecode(path) + ".new"
+    with open(temporary, "w", encoding="ascii") as stream:
+        stream.write(manifest.pack() + "\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, path)
+
+
+def load(path: Path) -> Manifest:
+    """Read what C(save) wrote. Raises OSError, or ValueError where the file is something else."""
+    with open(path, encoding="ascii") as stream:
+        return unpack(stream.read().strip())
+
+
+def read_whole(path: bytes) -> Iterator[bytes]:
+    """The content of a regular file, in pieces; anything else is refused before it is read (a FIFO would block for
+    ever). Raises OSError."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags | os.O_NOATIME)
+    except PermissionError:
+        # O_NOATIME is for the owner and root only.
+        descriptor = os.open(path, flags)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError("no longer a regular file")
+        while True:
+            piece = os.read(descriptor, _CHUNK_BYTES)
+            if not piece:
+                return
+            yield piece
+    finally:
+        os.close(descriptor)
+
+
+def _sha256(path: bytes) -> str:
+    total = hashlib.sha256()
+    for piece in read_whole(path):
+        total.update(piece)
+    return total.hexdigest()
+
+
+def scan(root: Path, hash_content: bool = True, known: Manifest | None = None) -> Manifest:
+    """List everything below C(root) without following a symbolic link.
+
+    With C(hash_content) regular files get their SHA-256; a checksum in C(known) is taken over where size, times, device
+    and inode are as they were. What cannot be read is listed in C(unreadable) and is not an error; a C(root) that
+    cannot be listed raises OSError."""
+    top = os.fsencode(root)
+    entries: dict[bytes, Entry] = {}
+    unreadable: dict[bytes, str] = {}
+    first_name: dict[tuple[int, int], bytes] = {}
+    many_names: dict[bytes, tuple[int, int]] = {}
+    old = known.entries if known else {}
+    pending = [b""]
+    while pending:
+        directory = pending.pop()
+        try:
+            with os.scandir(os.path.join(top, directory)) as listing:
+                found = [(os.path.join(directory, item.name), item.stat(follow_symlinks=False)) for item in listing]
+        except OSError as error:
+            if not directory:
+                raise
+            unreadable[directory] = error.strerror or str(error)
+            continue
+        for path, status in found:
+            kind = next((letter for test, letter in _KINDS if test(status.st_mode)), "?")
+            entry = Entry(
+                kind,
+                status.st_size if kind == "f" else 0,
+                stat.S_IMODE(status.st_mode),
+                status.st_uid,
+                status.st_gid,
+                status.st_mtime_ns,
+                signature=(status.st_dev, status.st_ino, status.st_ctime_ns),
+            )
+            full = os.path.join(top, path)
+            if kind == "d":
+                pending.append(path)
+            try:
+                if kind == "l":
+                    entry = entry._replace(link=os.readlink(full))
+                elif kind == "f" and hash_content:
+                    before = old.get(path)
+                    if before and before.sha256 and before._replace(sha256=None, same=b"") == entry:
+                        entry = entry._replace(sha256=before.sha256)
+                    else:
+                        entry = entry._replace(sha256=_sha256(full))
+            except OSError as error:
+                unreadable[path] = error.strerror or str(error)
+            entries[path] = entry
+            if kind == "f" and status.st_nlink > 1:
+                inode = (status.st_dev, status.st_ino)
+                many_names[path] = inode
+                first_name[inode] = min(path, first_name.get(inode, path))
+    for path, inode in many_names.items():
+        entries[path] = entries[path]._replace(same=first_name[inode])
+    return Manifest(entries, unreadable)
+
+
+def warm(root: Path, manifest: Manifest) -> bool:
+    """Read every regular file once, so that the page cache holds what fits. False where something was unreadable."""
+    top = os.fsencode(root)
+    complete = True
+    for path, entry in manifest.entries.items():
+        if entry.kind != "f":
+            continue
+        try:
+            for _piece in read_whole(os.path.join(top, path)):
+                pass
+        except OSError:
+            complete = False
+    return complete
+
+
+_SAMPLE_FILES = 64
+_SAMPLE_BYTES = 1 << 16
+
+
+def compressibility(root: Path, manifest: Manifest) -> float | None:
+    """How small the content becomes: compressed size by size of the first 64 KiB of up to 64 files spread over the
+    tree by bytes (zlib, level 1). Null where there is no content. Raises OSError."""
+    top = os.fsencode(root)
+    files = [(path, entry.size) for path, entry in sorted(manifest.entries.items()) if entry.kind == "f" and entry.size]
+    total = sum(size for _path, size in files)
+    step, due, passed = total / float(_SAMPLE_FILES), 0.0, 0
+    before = after = 0
+    for path, size in files:
+        passed += size
+        if passed > due:
+            piece = next(read_whole(os.path.join(top, path)), b"")[:_SAMPLE_BYTES]
+            before += len(piece)
+            after += len(zlib.compress(piece, 1))
+            due = max(due + step, float(passed))
+    return round(after / before, 4) if before else None
+
+
+class Comparison(NamedTuple):
+    """C(mismatches): data that differs, as C(what: name), sorted by name; C(not_kept): how many names lost a kind of
+    thing that is not data, or that the method is known not to keep."""
+
+    mismatches: list[str]
+    not_kept: dict[str, int]
+
+
+#: Kinds of loss a method may declare, so that they are counted and do not make its copies corrupt.
+SYMLINKS = "symlinks"
+SPECIAL_FILES = "special_files"
+HARDLINKS = "hardlinks"
+MODE = "mode"
+OWNER = "owner"
+MTIME = "mtime"
+LOSSES = frozenset([SYMLINKS, SPECIAL_FILES, HARDLINKS, MODE, OWNER, MTIME])
+
+
+def compare(source: Manifest, target: Manifest, verify: str, declared: Iterable[str] = ()) -> Comparison:
+    """Compare a copy with what was copied.
+
+    C(verify) is V(sha256) (names, kinds, sizes, checksums) or V(size-mtime) (names, kinds, sizes, and the time to the
+    second unless the method declares not to keep it). C(declared) is a set of C(LOSSES). Names that either side could
+    not read differ: nothing is known of them."""
+    may_lose: frozenset[str] = frozenset(declared)
+    unknown = may_lose - LOSSES
+    if unknown:
+        raise ValueError("no such kind of loss: {}".format(", ".join(sorted(unknown))))
+    mismatches: list[tuple[bytes, str]] = []
+    not_kept: dict[str, int] = {}
+
+    def lost(kind: str) -> None:
+        not_kept[kind] = not_kept.get(kind, 0) + 1
+
+    followed: set[bytes] = set()
+    for path, entry in source.entries.items():
+        copy = target.entries.get(path)
+        if entry.kind == "l" and SYMLINKS in may_lose and (copy is None or copy.kind != "l"):
+            # A method that follows links leaves a file or a whole tree in the link's place, or nothing.
+            lost(SYMLINKS)
+            followed.add(path)
+        elif copy is None:
+            if entry.kind in _SPECIAL and SPECIAL_FILES in may_lose:
+                lost(SPECIAL_FILES)
+            else:
+                mismatches.append((path, "missing"))
+        elif copy.kind != entry.kind:
+            mismatches.append((path, f"kind {entry.kind} is {copy.kind}"))
+        elif entry.kind == "f" and copy.size != entry.size:
+            mismatches.append((path, f"size {entry.size} is {copy.size}"))
+        elif entry.kind == "f" and verify == SHA256 and (copy.sha256 is None or entry.sha256 is None):
+            mismatches.append((path, "unreadable"))
+        elif entry.kind == "f" and verify == SHA256 and copy.sha256 != entry.sha256:
+            mismatches.append((path, "content"))
+        elif entry.kind == "l" and copy.link != entry.link:
+            mismatches.append((path, "link"))
+        else:
+            late = entry.kind != "l" and copy.mtime_ns // 10**9 != entry.mtime_ns // 10**9
+            if late and verify == SIZE_MTIME and entry.kind == "f" and MTIME not in may_lose:
+                mismatches.append((path, "time"))
+                continue
+            if late:
+                lost(MTIME)
+            if entry.kind != "l" and copy.mode != entry.mode:
+                lost(MODE)
+            if (copy.uid, copy.gid) != (entry.uid, entry.gid):
+                lost(OWNER)
+            if copy.same != entry.same:
+                lost(HARDLINKS)
+    for path in target.entries:
+        if path not in source.entries and not any(above in followed for above in _above(path)):
+            mismatches.append((path, "extra"))
+    named = {path for path, _what in mismatches}
+    unreadable = set(source.unreadable) | set(target.unreadable)
+    mismatches.extend((path, "unreadable") for path in unreadable - named)
+    return Comparison([f"{what}: {escape(path)}" for path, what in sorted(mismatches)], not_kept)
+
+
+def _above(path: bytes) -> Iterator[bytes]:
+    """The directories that C(path) is in, nearest first."""
+    while b"/" in path:
+        path = path[: path.rindex(b"/")]
+        yield path
+
+
+def quick_match(source: Manifest, digest: str, meta_digest: str) -> bool:
+    """Whether the digests of a copy show at once that nothing at all differs."""
+    return not source.unreadable and source.digest == digest and source.meta_digest == meta_digest
