@@ -1,0 +1,92 @@
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """What every copy method has in common."""
+
+    DOCUMENTATION = r"""
+options:
+  src:
+    description:
+      - Directory on the host that the task runs on. Its content is copied, whatever the tool's own habit with trailing
+        slashes is.
+    type: path
+    required: true
+  dest:
+    description:
+      - Absolute path on the target. It is created where it is absent, and must be empty where it is not.
+      - With O(scratch=true) the scratch directory.
+    type: str
+    required: true
+  scratch:
+    description:
+      - Whether the copy is made for its measurement only. Then O(dest) is a directory with our marker file, the copy goes
+        to C(tree) below it, and is deleted after it has been verified.
+    type: bool
+    default: false
+  label:
+    description:
+      - What to call the method in the record. By default as the field writes it, C(tar|gzip -1|ssh) for example.
+    type: str
+  timeout_s:
+    description:
+      - Seconds after which the copy is ended at both ends.
+    type: float
+    default: 86400.0
+  verify:
+    description:
+      - How the copy is compared with the source, after the clock has stopped.
+    type: str
+    choices:
+      sha256: Names, kinds, sizes and the checksum of every file.
+      size-mtime: Names, kinds, sizes and times.
+      none: Not at all; the record says so.
+    default: sha256
+  cache:
+    description:
+      - The state of the page cache before the copy.
+    type: str
+    choices:
+      as-is: Whatever it is.
+      warm: The source has been read once.
+      cold: Neither host holds the data in memory; needs root at both ends. The record tells whether it was achieved.
+    default: as-is
+  manifest:
+    description:
+      - File on the source, written by M(linkops.bulkcopy.tree_info), with checksums that stand while a file's size,
+        times and inode are as they were. It saves reading the source once for every copy.
+    type: path
+notes:
+  - The module runs on the source and pushes; use C(delegate_to) or a play over the sources.
+seealso:
+  - module: linkops.bulkcopy.tree_info
+  - module: linkops.bulkcopy.link_info
+"""
+
+    SSH_COMPRESSION = r"""
+options:
+  ssh_compression:
+    description:
+      - Let ssh compress what it sends (C(ssh -C)). A C(Compression) in the user's ssh configuration counts for nothing
+        here.
+    type: bool
+    default: false
+"""
+
+    TAR_COMPRESSION = r"""
+options:
+  compression:
+    description:
+      - The compressor that the archive goes through, at both ends.
+    type: str
+    choices: [none, gzip, pigz, bzip2, xz, zstd, lz4]
+    default: none
+  compression_level:
+    description:
+      - Level for O(compression), V(1) to V(9) (V(19) for V(zstd), V(12) for V(lz4)). By default the compressor's own.
+    type: int
+"""

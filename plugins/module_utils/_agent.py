@@ -1,0 +1,390 @@
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import pwd
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from typing import Any, Callable
+
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _counters, _tree
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._pipeline import Pipeline, stage_environment
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import escape
+
+#: In a directory whose content is ours to delete: JSON with the token of who made it.
+MARKER = ".linkops-bulkcopy"
+#: Below a marked directory: where a measured copy goes.
+TREE = "tree"
+
+#: First line on the channel; whatever the login shell prints comes before it.
+GREETING = "linkops.bulkcopy agent"
+
+#: The other end says something this often; after that long without a word it is taken for dead.
+HEARTBEAT_S = 20.0
+SILENCE_LIMIT_S = 120.0
+
+#: A listener that is not there by then will not come.
+_LISTEN_LIMIT_S = 5.0
+
+#: What a program may print when it is asked for its version or its options.
+_ANSWER_BYTES = 65536
+
+
+class Refusal(Exception):
+    """Something that cannot be done here, in one sentence without the host's name."""
+
+
+def which(names: list[str]) -> dict[str, str | None]:
+    """Where this host has programs, the system's directories included that a login without a profile may lack."""
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+    return {name: shutil.which(name, path=path) for name in names}
+
+
+def ask(argv: list[str], timeout_s: float = 10.0) -> dict[str, Any]:
+    """Run a short command that only tells something: its status and the beginning of its output, standard error after
+    standard output. Never raises; a program that cannot run has status null."""
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_s,
+            env=stage_environment(),
+            start_new_session=True,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return {"rc": None, "output": str(error)}
+    return {"rc": done.returncode, "output": escape((done.stdout + done.stderr)[:_ANSWER_BYTES])}
+
+
+def existing_parent(path: str) -> str:
+    """C(path), or the nearest directory above it that exists."""
+    while not os.path.lexists(path):
+        above = os.path.dirname(path)
+        if above == path:
+            break
+        path = above
+    return path
+
+
+def room(path: str) -> dict[str, Any]:
+    """Free space for us on the filesystem that has, or would have, C(path). C(inodes) is null where the filesystem has
+    no fixed number of them."""
+    status = os.statvfs(existing_parent(path))
+    return {
+        "bytes": status.f_bavail * status.f_frsize,
+        "inodes": status.f_favail if status.f_files else None,
+        "block_bytes": status.f_frsize,
+    }
+
+
+def host_facts() -> dict[str, Any]:
+    """Who and where we are."""
+    uid = os.geteuid()
+    try:
+        user = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        user = str(uid)
+    return {
+        "hostname": socket.gethostname(),
+        "user": user,
+        "uid": uid,
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "boot_id": _counters.boot_id(),
+    }
+
+
+def read_marker(root: str) -> dict[str, Any] | None:
+    """The marker of a scratch root; null where there is none, or none that is ours to trust."""
+    path = os.path.join(root, MARKER)
+    try:
+        with open(path, encoding="utf-8") as stream:
+            if os.fstat(stream.fileno()).st_uid not in (0, os.geteuid()):
+                return None
+            marker = json.load(stream)
+    except (OSError, ValueError):
+        return None
+    return marker if isinstance(marker, dict) and marker.get("token") else None
+
+
+def remove_tree(path: str) -> None:
+    """Delete a tree; a directory without write permission in it is given that first. Raises OSError."""
+
+    def retry(function: Callable[..., Any], name: str, _error: Any) -> None:
+        os.chmod(os.path.dirname(name), stat.S_IRWXU)
+        if function in (os.open, os.scandir, os.listdir, os.lstat):
+            os.chmod(name, stat.S_IRWXU)
+            remove_tree(name)
+        else:
+            function(name)
+
+    if os.path.lexists(path):
+        shutil.rmtree(path, onerror=retry)
+
+
+class Agent:
+    """The far end of a run. It answers one request a line, in order; it keeps what it started, and ends it when the
+    channel closes or falls silent."""
+
+    def __init__(self) -> None:
+        self.pipeline: Pipeline | None = None
+        self.sessions: _counters.Sessions | None = None
+        self.host_before: _counters.HostCpu | None = None
+        self.manifest: _tree.Manifest | None = None
+        self.listener = _counters.sshd_listener(os.getpid())
+
+    def hello(self) -> dict[str, Any]:
+        connection = os.environ.get("SSH_CONNECTION", "").split()
+        return dict(host_facts(), peer=connection[0] if connection else None)
+
+    def which(self, names: list[str]) -> dict[str, str | None]:
+        return which(names)
+
+    def ask(self, argv: list[str]) -> dict[str, Any]:
+        return ask(argv)
+
+    def examine(self, dest: str, scratch: bool, token: str | None) -> dict[str, Any]:
+        """Look at a destination without changing anything, and refuse one that is not for us."""
+        if scratch:
+            if not os.path.isdir(dest):
+                raise Refusal(f"has no scratch directory {dest}: create it with its marker file first")
+            marker = read_marker(dest)
+            if marker is None:
+                raise Refusal(f"has a directory {dest} without our marker file {MARKER}: it is not ours to use")
+            if token is not None and marker["token"] != token:
+                raise Refusal(
+                    f"is not the machine (or the user) that was prepared: the marker in {dest} has another token; "
+                    "check the link's address"
+                )
+            # Another run's leavings are not for this one's account.
+            remove_later = os.path.lexists(os.path.join(dest, TREE))
+            place = dest
+        else:
+            remove_later = False
+            if os.path.lexists(dest):
+                if not os.path.isdir(dest):
+                    raise Refusal(f"has {dest}, which is not a directory: choose another destination")
+                if os.listdir(dest):
+                    raise Refusal(f"has a destination {dest} that is not empty: choose an empty or absent directory")
+            place = existing_parent(dest)
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise Refusal(
+                "does not let user {} write in {}: change its owner or choose another destination".format(
+                    host_facts()["user"], place
+                )
+            )
+        if os.statvfs(place).f_flag & os.ST_RDONLY:
+            raise Refusal(f"has {place} on a read-only filesystem: choose another destination")
+        status = os.stat(place)
+        return {
+            "real": os.path.realpath(dest),
+            "place": os.path.realpath(place),
+            "device": status.st_dev,
+            "inode": status.st_ino,
+            "leavings": remove_later,
+            "room": room(dest),
+        }
+
+    def prepare(self, dest: str, scratch: bool) -> dict[str, Any]:
+        """Make the destination: created, empty and writable; its path comes back."""
+        tree = os.path.join(dest, TREE) if scratch else dest
+        if scratch:
+            remove_tree(tree)
+        os.makedirs(tree, mode=0o755, exist_ok=True)
+        if os.listdir(tree):
+            raise Refusal(f"has a destination {tree} that is not empty")
+        self.manifest = None
+        return {"tree": tree, "room": room(tree)}
+
+    def flush(self, dest: str) -> dict[str, Any]:
+        _counters.flush_filesystem(dest)
+        return {}
+
+    def drop_page_cache(self, dest: str) -> dict[str, Any]:
+        return {"dropped": _counters.drop_page_cache(dest)}
+
+    def free_port(self, address: str) -> dict[str, Any]:
+        """A TCP port that nobody listens on at one of our addresses."""
+        try:
+            family, kind, _protocol, _name, place = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0]
+            with socket.socket(family, kind) as probe:
+                probe.bind(place)
+                return {"port": probe.getsockname()[1]}
+        except OSError as error:
+            raise Refusal(f"cannot listen on {address}: {error.strerror or error}") from error
+
+    def begin(self, expected_sessions: int) -> dict[str, Any]:
+        """Start counting what a copy costs this host."""
+        self.host_before = _counters.host_cpu()
+        self.sessions = _counters.Sessions(self.listener, expected_sessions)
+        self.sessions.start()
+        return {}
+
+    def start(self, stages: list[list[str]], address: str, port: int) -> dict[str, Any]:
+        """Start the receiving stages and wait until one of them listens on C(address) and C(port)."""
+        pipeline = Pipeline(stages, hold_stdin=True)
+        try:
+            pipeline.start()
+        except OSError as error:
+            raise Refusal(f"cannot start {stages[0][0]}: {error.strerror or error}") from error
+        self.pipeline = pipeline
+        wanted = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][4][:2]
+        deadline = time.monotonic() + _LISTEN_LIMIT_S
+        sockets: list[Any] = []
+        while time.monotonic() < deadline:
+            sockets = _counters.listening_sockets(pipeline.pids)
+            if sockets or pipeline.ended is not None or pipeline.running[0].result is not None:
+                break
+            time.sleep(0.002)
+        if [tuple(wanted)] != sockets:
+            pipeline.kill()
+            said = b" ".join(result.stderr for result in pipeline.results).strip()
+            found = f"listens on {sockets}" if sockets else "does not listen"
+            raise Refusal(
+                "started {}, which {} instead of on {} port {}: {}".format(
+                    stages[0][0], found, address, port, escape(said) or "it says nothing"
+                )
+            )
+        return {}
+
+    def wait(self, timeout_s: float) -> dict[str, Any]:
+        """Wait for the receiving stages; those that run longer are ended. C(ended_ago_s) is how long ago the last one
+        ended, since this host's clock means nothing elsewhere."""
+        pipeline = self.pipeline
+        if pipeline is None:
+            return {"finished": True, "stages": [], "ended_ago_s": None}
+        finished = pipeline.wait(timeout_s)
+        if not finished:
+            pipeline.kill()
+        ended = pipeline.ended
+        return {
+            "finished": finished,
+            "stages": [
+                dict(result.as_record("target"), stdout_bytes=result.stdout_bytes) for result in pipeline.results
+            ],
+            "ended_ago_s": None if ended is None else time.monotonic() - ended,
+        }
+
+    def finish(self) -> dict[str, Any]:
+        """Stop counting: the CPU time of the ssh sessions that ended since C(begin), and both host readings."""
+        host_after = _counters.host_cpu()
+        reading = self.sessions.finish() if self.sessions else _counters.SessionsReading(None, None, [])
+        self.sessions = None
+        return {
+            "sessions": reading._asdict(),
+            "host_cpu": _counters.host_cpu_between(self.host_before, host_after, None),
+        }
+
+    def scan(self, tree: str, hash_content: bool) -> dict[str, Any]:
+        """List the copy; the digests tell at once whether it is the same."""
+        self.manifest = _tree.scan(tree, hash_content)
+        return {
+            "digest": self.manifest.digest,
+            "meta_digest": self.manifest.meta_digest,
+            "unreadable": len(self.manifest.unreadable),
+            "files": self.manifest.files,
+        }
+
+    def manifest_rows(self) -> dict[str, Any]:
+        """The whole list of the last C(scan)."""
+        return {"packed": self.manifest.pack() if self.manifest else _tree.Manifest({}).pack()}
+
+    def remove(self, dest: str) -> dict[str, Any]:
+        """Delete a scratch root's copy."""
+        if read_marker(dest) is None:
+            raise Refusal(f"has no marker in {dest}: nothing is deleted there")
+        remove_tree(os.path.join(dest, TREE))
+        return {}
+
+    def end_all(self) -> None:
+        if self.pipeline is not None:
+            self.pipeline.kill()
+
+
+_REQUESTS = [
+    "hello",
+    "which",
+    "ask",
+    "examine",
+    "prepare",
+    "flush",
+    "drop_page_cache",
+    "free_port",
+    "begin",
+    "start",
+    "wait",
+    "finish",
+    "scan",
+    "manifest_rows",
+    "remove",
+]
+
+
+def serve() -> None:
+    """Read requests from standard input and answer on standard output until it closes."""
+    requests = sys.stdin.buffer
+    # What we start must not be able to write among the answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    agent = Agent()
+    last_word = [time.monotonic()]
+    pending: list[dict[str, Any]] = []
+    arrived = threading.Condition()
+
+    def leave() -> None:
+        agent.end_all()
+        os._exit(0)
+
+    def listen() -> None:
+        for line in requests:
+            last_word[0] = time.monotonic()
+            request = json.loads(line.decode("ascii"))
+            if request:
+                with arrived:
+                    pending.append(request)
+                    arrived.notify()
+        leave()
+
+    def watch() -> None:
+        while True:
+            time.sleep(HEARTBEAT_S / 4)
+            if time.monotonic() - last_word[0] > SILENCE_LIMIT_S:
+                leave()
+
+    def answer(message: dict[str, Any]) -> None:
+        answers.write(json.dumps(message).encode("ascii") + b"\n")
+        answers.flush()
+
+    answers.write(GREETING.encode("ascii") + b"\n")
+    answers.flush()
+    for task in (listen, watch):
+        threading.Thread(target=task, daemon=True).start()
+    while True:
+        with arrived:
+            while not pending:
+                arrived.wait()
+            request = pending.pop(0)
+        try:
+            if request["request"] not in _REQUESTS:
+                raise Refusal("knows no request {}".format(request["request"]))
+            answer({"answer": getattr(agent, request["request"])(**request["arguments"])})
+        except Refusal as refusal:
+            answer({"refusal": str(refusal)})
+        except OSError as error:
+            where = "" if error.filename is None else f" ({escape(os.fsencode(error.filename))})"
+            answer({"refusal": "cannot {}: {}{}".format(request["request"], error.strerror or error, where)})
+        except Exception:
+            answer({"refusal": "failed at {}: {}".format(request["request"], traceback.format_exc(limit=3))})

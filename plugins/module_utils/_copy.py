@@ -1,0 +1,617 @@
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+import time
+from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Sequence
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _agent, _counters, _record, _tree
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._pipeline import Pipeline, StageResult, first_cause
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import (
+    CONNECT_TIMEOUT_S,
+    WORK_LIMIT_S,
+    Ended,
+    Ssh,
+    Target,
+)
+
+#: Options of every module that logs in to the target.
+CONNECTION_OPTIONS: dict[str, dict[str, Any]] = {
+    "address": {"type": "str", "required": True},
+    "ssh_port": {"type": "int"},
+    "ssh_user": {"type": "str"},
+    "ssh_identity_file": {"type": "path"},
+    "ssh_known_hosts": {"type": "path"},
+    "ssh_options": {"type": "list", "elements": "str", "default": []},
+    "target_python": {"type": "str", "default": "python3"},
+    "source_name": {"type": "str"},
+    "target_name": {"type": "str"},
+    "scratch_token": {"type": "str", "no_log": False},
+}
+
+#: Options of every copy method.
+COPY_OPTIONS: dict[str, dict[str, Any]] = dict(
+    CONNECTION_OPTIONS,
+    src={"type": "path", "required": True},
+    dest={"type": "str", "required": True},
+    scratch={"type": "bool", "default": False},
+    label={"type": "str"},
+    timeout_s={"type": "float", "default": 86400.0},
+    verify={"type": "str", "choices": [_tree.SHA256, _tree.SIZE_MTIME, _tree.NONE], "default": _tree.SHA256},
+    cache={"type": "str", "choices": ["as-is", "warm", "cold"], "default": "as-is"},
+    manifest={"type": "path"},
+)
+
+#: How long the far end may take to end after our end has failed.
+_AFTER_FAILURE_S = 5.0
+
+
+class Host:
+    """One end of a copy as a method sees it: which programs it has, and what they say of themselves."""
+
+    def __init__(
+        self,
+        end: str,
+        name: str,
+        which: Callable[[list[str]], dict[str, str | None]],
+        ask: Callable[[list[str]], dict[str, Any]],
+        version_option: Callable[[str], str | None],
+    ) -> None:
+        self.end = end
+        self._version_option = version_option
+        self.name = name
+        self._which = which
+        self._ask = ask
+        self._found: dict[str, str | None] = {}
+        self._used: dict[str, str] = {}
+
+    def look_up(self, names: Sequence[str]) -> None:
+        """Find several programs with one question."""
+        missing = [name for name in names if name not in self._found]
+        if missing:
+            self._found.update(self._which(missing))
+
+    def find(self, *names: str) -> str | None:
+        """The path of the first of C(names) that is there."""
+        self.look_up(names)
+        for name in names:
+            path = self._found[name]
+            if path:
+                self._used[name] = path
+                return path
+        return None
+
+    def program(self, name: str, instead: str = "") -> str:
+        """The path of C(name); without it the run ends as unsupported, with C(instead) as another way out."""
+        path = self.find(name)
+        if path is None:
+            raise Ended(
+                "unsupported",
+                "{} {} has no {}: install it there{}".format(
+                    self.end, self.name, name, " or " + instead if instead else ""
+                ),
+            )
+        return path
+
+    def ask(self, argv: list[str]) -> str:
+        """What a short command prints, standard error after standard output; empty where it cannot run."""
+        answer = self._ask(argv)
+        return str(answer["output"]) if answer["rc"] is not None else ""
+
+    def version(self, name: str) -> str | None:
+        """The first line that a program prints of its version; null where it is missing or does not tell."""
+        path = self.find(name)
+        option = self._version_option(name)
+        if path is None or option is None:
+            return None
+        lines = self.ask([path, option]).splitlines()
+        return lines[0].strip() if lines else None
+
+    def versions(self) -> dict[str, str]:
+        """The versions of the programs that were found and taken."""
+        told = {name: self.version(name) for name in sorted(self._used)}
+        return {name: version for name, version in told.items() if version}
+
+
+class Commands(NamedTuple):
+    """What a method runs: argv lists of the stages on the source, each feeding the next; those on the target, started
+    before them by the agent (none where ssh starts the far end); the source stages' working directory; and what the
+    method found out of its programs' versions beyond what C(--version) tells."""
+
+    source: list[list[str]]
+    target: list[list[str]]
+    cwd: str | None = None
+    versions: dict[str, str] | None = None
+
+
+class Job(NamedTuple):
+    """What a method is asked to copy, and with what. C(dest) is an absolute path of an empty directory on the target;
+    C(port) a free port there, for a method that listens; C(private_dir) an empty directory of ours on the source."""
+
+    params: Mapping[str, Any]
+    src: str
+    dest: str
+    ssh: Ssh
+    source: Host
+    target: Host
+    port: int
+    private_dir: str
+
+
+class CopyMethod:
+    """What a method has to say of itself; a module file subclasses it and is done. C(params) are its own options."""
+
+    #: Name of the module.
+    name = ""
+    #: Whether the payload crosses the network encrypted.
+    encrypted = True
+    #: ssh logins to the target that one copy makes.
+    sessions = 1
+    #: Whether the target's stages listen on a port of the link's address.
+    listens = False
+    #: Whether text printed by the target's login shell breaks it.
+    needs_clean_shell = False
+    #: Programs to look for at each end, found with one question; C(commands) says which are really needed.
+    source_programs: Sequence[str] = ()
+    target_programs: Sequence[str] = ()
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        self.params = params
+
+    def label(self) -> str:
+        """The method with these options, as the field writes it."""
+        raise NotImplementedError
+
+    def version_option(self, program: str) -> str | None:
+        """How a program is asked for its version; null for one that does not tell."""
+        return "-V" if program == "ssh" else "--version"
+
+    def mistake(self) -> str | None:
+        """What is wrong with the options beyond what their types say, in one sentence; null when nothing is."""
+        return None
+
+    def losses(self) -> frozenset[str]:
+        """Which C(_tree.LOSSES) are this method's nature and not a fault."""
+        return frozenset()
+
+    def commands(self, job: Job) -> Commands:
+        """The stages for a job. Raises C(Ended) with V(unsupported) where an end cannot do it."""
+        raise NotImplementedError
+
+
+class Run:
+    """The life of one run: from the checks to the record."""
+
+    def __init__(self, module: AnsibleModule, method: CopyMethod, method_args: dict[str, Any]) -> None:
+        self.module = module
+        self.method = method
+        self.params = module.params
+        self.private_dir = tempfile.mkdtemp(prefix="bulkcopy-")
+        self.source_name = self.params["source_name"] or socket.gethostname()
+        self.target_name = self.params["target_name"] or self.params["address"]
+        self.ssh = ssh_of(self.params)
+        self.here = Host("source", self.source_name, _agent.which, _agent.ask, method.version_option)
+        self.target: Target | None = None
+        self.pipeline: Pipeline | None = None
+        self.far_results: list[dict[str, Any]] = []
+        self.target_uid = 0
+        self.record = _record.new_record()
+        self.record["scenario"] = "full"
+        self.record["cache"]["requested"] = self.params["cache"]
+        self.record["link"].update(source=self.source_name, target=self.target_name, address=self.params["address"])
+        self.record["method"].update(
+            label=self.params["label"] or method.label(),
+            module=method.name,
+            args=method_args,
+            encrypted=method.encrypted,
+            streams=1,
+        )
+
+    def carry_out(self) -> dict[str, Any]:
+        """Do it all and return the record, whatever the outcome."""
+        try:
+            self._run()
+        except Ended as ended:
+            self.record["status"] = ended.status
+            self.record["message"] = ended.message
+            for flag in ended.flags:
+                _record.add_flag(self.record, flag)
+        finally:
+            self.end_all()
+        return self.record
+
+    def end_all(self) -> None:
+        """Leave nothing behind that runs, and no directory of ours on the source."""
+        if self.pipeline is not None:
+            self.pipeline.kill()
+        if self.target is not None:
+            self.target.close()
+        shutil.rmtree(self.private_dir, ignore_errors=True)
+
+    # -- the steps ----------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        params = self.params
+        src = self._checked_source()
+        if not os.path.isabs(params["dest"]):
+            raise Ended("failed", "dest {} is not an absolute path".format(params["dest"]))
+        self.here.look_up(["ssh", *self.method.source_programs])
+        if not params["scratch"]:
+            # Before the agent looks: the login that is measured here has then left the process table.
+            self._measure_connection()
+        target = self._open_target()
+        hello = target.open()
+        self.target_uid = hello["uid"]
+        there = Host(
+            "target",
+            self.target_name,
+            lambda names: target.request("which", names=names),
+            lambda argv: target.request("ask", argv=argv),
+            self.method.version_option,
+        )
+        there.look_up(self.method.target_programs)
+        if target.noise and self.method.needs_clean_shell:
+            raise Ended(
+                "failed",
+                f"the login shell on target {self.target_name} prints before it is asked anything, and {self.method.name} takes that for data: silence it "
+                f"for sessions without a terminal; it begins with: {target.noise_shown}",
+                ["shell-not-clean"],
+            )
+        if target.noise:
+            _record.add_flag(self.record, "shell-not-clean")
+        place = target.request("examine", dest=params["dest"], scratch=params["scratch"], token=params["scratch_token"])
+        same_kernel = hello["boot_id"] == _counters.boot_id() if hello["boot_id"] else None
+        self._refuse_overlap(src, place, bool(same_kernel))
+        before = self._scan(src, params["verify"] == _tree.SHA256 and params["cache"] != "as-is", self._known())
+        self._describe_dataset(before)
+        self._refuse_without_room(before, place["room"])
+        tree = os.path.join(params["dest"], _agent.TREE) if params["scratch"] else params["dest"]
+        port = target.request("free_port", address=params["address"])["port"] if self.method.listens else 0
+        commands = self.method.commands(
+            Job(self.method.params, src, tree, self.ssh, self.here, there, port, self.private_dir)
+        )
+        self.record["method"]["versions"] = dict(
+            self.here.versions(),
+            **{"target " + name: version for name, version in there.versions().items()},
+            **(commands.versions or {}),
+        )
+        if self.module.check_mode:
+            self.record["status"] = _record.PLANNED
+            self.record["stages"] = [
+                {"end": end, "argv": argv}
+                for end, stages in (("target", commands.target), ("source", commands.source))
+                for argv in stages
+            ]
+            return
+        target.request("prepare", WORK_LIMIT_S, dest=params["dest"], scratch=params["scratch"])
+        self._set_cache(src, before, target, tree)
+        target.request("flush", WORK_LIMIT_S, dest=tree)
+        self._measure(commands, port, target, tree, bool(same_kernel))
+        after = self._scan(
+            src, params["verify"] == _tree.SHA256, before if params["cache"] != "as-is" else self._known()
+        )
+        if _signatures(before) != _signatures(after):
+            _record.add_flag(self.record, "source-changed")
+        self._describe_dataset(after)
+        self._judge_stages()
+        _record.mark_setup_dominated(self.record)
+        self._verify(after, target, tree)
+        if params["scratch"]:
+            target.request("remove", WORK_LIMIT_S, dest=params["dest"])
+
+    def _checked_source(self) -> str:
+        src: str = self.params["src"]
+        where = f"source {self.source_name}"
+        if not os.path.lexists(src):
+            raise Ended("failed", f"{where} has no {src}: name an existing directory as src")
+        if not os.path.isdir(src):
+            raise Ended("failed", f"src {src} on {where} is not a directory")
+        if not os.access(src, os.R_OK | os.X_OK):
+            raise Ended("failed", "user {} may not read src {} on {}".format(_agent.host_facts()["user"], src, where))
+        return os.path.realpath(src)
+
+    def _open_target(self) -> Target:
+        self.target = Target(self.ssh, self.here.program("ssh"), self.params["target_python"], self.target_name)
+        return self.target
+
+    def _measure_connection(self) -> None:
+        """What a login and a round trip cost: in a campaign they are measured once a link instead."""
+        self.record["link"].update(
+            connect_s=connect_seconds(self.ssh, self.here.program("ssh")),
+            rtt_ms=_counters.tcp_round_trip_ms(self.ssh.address, self.ssh.port or 22),
+        )
+
+    def _refuse_overlap(self, src: str, place: dict[str, Any], same_kernel: bool) -> None:
+        """The two ends may be one filesystem under two addresses; then a copy must not feed on itself."""
+        try:
+            seen = os.stat(place["place"])
+        except OSError:
+            return
+        if not same_kernel or (seen.st_dev, seen.st_ino) != (place["device"], place["inode"]):
+            return
+        dest = place["real"]
+        if os.path.commonpath([src, dest]) in (src, dest):
+            raise Ended(
+                "failed",
+                f"source {self.source_name} and target {self.target_name} have the same filesystem, and src {src} and dest {dest} lie in each other: choose a "
+                "target on another machine or a dest outside src",
+            )
+        if os.stat(src).st_dev == seen.st_dev:
+            _record.add_flag(self.record, "shared-filesystem")
+
+    def _known(self) -> _tree.Manifest | None:
+        if self.params["manifest"]:
+            # A lost or damaged list costs reading the source again, nothing else.
+            with contextlib.suppress(OSError, ValueError):
+                return _tree.load(self.params["manifest"])
+        return None
+
+    def _scan(self, src: str, hash_content: bool, known: _tree.Manifest | None) -> _tree.Manifest:
+        try:
+            return _tree.scan(src, hash_content, known)
+        except OSError as error:
+            raise Ended("failed", f"source {self.source_name} cannot list {src}: {error.strerror}") from error
+
+    def _refuse_without_room(self, manifest: _tree.Manifest, room: dict[str, Any]) -> None:
+        block = room["block_bytes"]
+        needed = sum(
+            -(-entry.size // block) * block if entry.kind == "f" else block for entry in manifest.entries.values()
+        )
+        if needed > room["bytes"]:
+            raise Ended(
+                "failed",
+                "target {} has {} free at {} and the copy needs {}: free some or choose another destination".format(
+                    self.target_name,
+                    _record.human_bytes(room["bytes"]),
+                    self.params["dest"],
+                    _record.human_bytes(needed),
+                ),
+                ["no-space"],
+            )
+        if room["inodes"] is not None and len(manifest.entries) > room["inodes"]:
+            raise Ended(
+                "failed",
+                "target {} has {} inodes free at {} and the copy needs {}: choose another destination".format(
+                    self.target_name, room["inodes"], self.params["dest"], len(manifest.entries)
+                ),
+                ["no-inodes"],
+            )
+
+    def _set_cache(self, src: str, manifest: _tree.Manifest, target: Target, tree: str) -> None:
+        wanted = self.params["cache"]
+        achieved: str | None = None
+        if wanted == "warm":
+            achieved = "warm" if _tree.warm(src, manifest) else None
+        elif wanted == "cold":
+            dropped = _counters.drop_page_cache(src)
+            achieved = (
+                "cold" if target.request("drop_page_cache", WORK_LIMIT_S, dest=tree)["dropped"] and dropped else None
+            )
+        self.record["cache"]["achieved"] = achieved
+        if achieved is None and wanted != "as-is":
+            _record.add_flag(self.record, f"cache-not-{wanted}")
+
+    def _measure(self, commands: Commands, port: int, target: Target, tree: str, same_kernel: bool) -> None:
+        """Run the stages at both ends between two readings of the counters."""
+        record, params = self.record, self.params
+        device = _counters.route_device(params["address"])
+        record["link"].update(device=device, mtu=_counters.device_mtu(device))
+        target.request("begin", expected_sessions=self.method.sessions)
+        host_before, wire_before = _counters.host_cpu(), _counters.traffic(device)
+        setup_s = 0.0
+        if commands.target:
+            setup_start = time.monotonic()
+            target.request("start", stages=commands.target, address=params["address"], port=port)
+            setup_s = time.monotonic() - setup_start
+        self.pipeline = pipeline = Pipeline(commands.source, cwd=commands.cwd)
+        try:
+            start = pipeline.start()
+        except OSError as error:
+            raise Ended(
+                "failed", f"source {self.source_name} cannot start {commands.source[0][0]}: {error.strerror}"
+            ) from error
+        finished = pipeline.wait(params["timeout_s"])
+        if not finished:
+            pipeline.kill()
+        ended = pipeline.ended or time.monotonic()
+        if commands.target:
+            failed = first_cause(pipeline.results) is not None
+            left_s = params["timeout_s"] - (time.monotonic() - start)
+            left_s = max(0.0, min(left_s, _AFTER_FAILURE_S) if failed or not finished else left_s)
+            far = target.request("wait", left_s + 30.0, timeout_s=left_s)
+            answered = time.monotonic()
+            self.far_results = far["stages"]
+            # A receiver that had to be ended because ours had failed is not a timeout of its own.
+            finished = finished and (far["finished"] or failed)
+            if far["ended_ago_s"] is not None:
+                ended = max(ended, answered - far["ended_ago_s"])
+        wall_s = ended - start
+        wire_after, host_after = _counters.traffic(device), _counters.host_cpu()
+        counted = target.request("finish")
+        flushed = False
+        if finished:
+            target.request("flush", WORK_LIMIT_S, dest=tree)
+            flushed = True
+        durable_s = setup_s + time.monotonic() - start
+        record["setup_s"], record["wall_s"] = round(setup_s, 6), round(wall_s, 6)
+        record["total_s"] = round(setup_s + wall_s, 6)
+        record["durable_s"] = round(durable_s, 6) if flushed else None
+        record["stages"] = self.far_results_as_record() + [result.as_record("source") for result in pipeline.results]
+        record["wire"] = _counters.wire_between(wire_before, wire_after)
+        if record["wire"]["basis"] is None:
+            _record.add_flag(record, "no-device-counters")
+        record["host_cpu"]["source"] = _counters.host_cpu_between(host_before, host_after, same_kernel)
+        record["host_cpu"]["target"] = counted["host_cpu"] and dict(counted["host_cpu"], shared=same_kernel)
+        self._charge_cpu(pipeline.results, counted["sessions"], wall_s)
+        if not finished:
+            raise Ended(
+                "timeout",
+                "{} did not end within {:g} s; it was ended on both sides".format(
+                    record["method"]["label"], params["timeout_s"]
+                ),
+            )
+
+    def far_results_as_record(self) -> list[dict[str, Any]]:
+        return [{key: value for key, value in stage.items() if key != "stdout_bytes"} for stage in self.far_results]
+
+    def _charge_cpu(self, results: Sequence[StageResult], sessions: dict[str, Any], wall_s: float) -> None:
+        cpu = self.record["cpu"]
+        cpu["source"] = _record.cpu(
+            sum(result.user_s for result in results),
+            sum(result.system_s for result in results),
+            wall_s,
+            _counters.RUSAGE,
+        )
+        if self.far_results:
+            cpu["target"] = _record.cpu(
+                sum(stage["user_s"] for stage in self.far_results),
+                sum(stage["system_s"] for stage in self.far_results),
+                wall_s,
+                _counters.AGENT_CHILDREN,
+            )
+        elif sessions["user_s"] is not None:
+            cpu["target"] = _record.cpu(sessions["user_s"], sessions["system_s"], wall_s, _counters.SSHD_CHILDREN)
+        else:
+            for flag in sessions["flags"]:
+                _record.add_flag(self.record, flag)
+
+    def _describe_dataset(self, manifest: _tree.Manifest) -> None:
+        size = manifest.bytes
+        self.record["dataset"].update(
+            name=os.path.basename(self.params["src"].rstrip("/")) or "/",
+            files=manifest.files,
+            directories=manifest.directories,
+            bytes=size,
+            digest=manifest.digest if self.params["verify"] == _tree.SHA256 else None,
+        )
+        if size and self.record["total_s"]:
+            self.record["throughput_Bps"] = round(size / self.record["total_s"])
+
+    def _judge_stages(self) -> None:
+        """Any stage that failed fails the run, whatever the last one said."""
+        assert self.pipeline is not None
+        ours, theirs = first_cause(self.pipeline.results), next((s for s in self.far_results if s["rc"] != 0), None)
+        # A receiver's failure breaks our pipe, so it is the cause where both failed, unless ours never reached it.
+        for end, name, stage in (
+            ("target", self.target_name, theirs),
+            ("source", self.source_name, ours.as_record("source") if ours else None),
+        ):
+            if stage is not None:
+                said = " ".join(stage["stderr"].split())
+                raise Ended(
+                    "failed",
+                    "{} on {} {} ended with {}: {}".format(
+                        os.path.basename(stage["argv"][0]), end, name, stage["rc"], said or "no message"
+                    ),
+                )
+        if self.far_results and len(self.pipeline.results) > 1:
+            sent, received = self.pipeline.results[-2].stdout_bytes, self.far_results[0]["stdout_bytes"]
+            if sent is None or received is None:
+                _record.add_flag(self.record, "stream-not-counted")
+            elif sent != received:
+                raise Ended(
+                    "corrupt",
+                    f"every program ended with 0, but {received} of the stream's {sent} bytes arrived",
+                    ["truncated"],
+                )
+
+    def _verify(self, source: _tree.Manifest, target: Target, tree: str) -> None:
+        verify = self.params["verify"]
+        verified: dict[str, Any] = {"method": verify, "files": 0, "mismatches": [], "not_kept": {}}
+        self.record["verified"] = verified
+        self.record["status"] = "ok"
+        if verify == _tree.NONE:
+            _record.add_flag(self.record, "not-verified")
+            return
+        summary = target.request("scan", WORK_LIMIT_S, tree=tree, hash_content=verify == _tree.SHA256)
+        verified["files"] = summary["files"]
+        if not summary["unreadable"] and _tree.quick_match(source, summary["digest"], summary["meta_digest"]):
+            return
+        copy = _tree.unpack(target.request("manifest_rows", WORK_LIMIT_S)["packed"])
+        declared = self.method.losses()
+        if self.target_uid != 0:
+            # Only root may give a file to somebody else.
+            declared |= {_tree.OWNER}
+        compared = _tree.compare(source, copy, verify, declared)
+        verified["mismatches"] = compared.mismatches[: _tree.SHOWN_MISMATCHES]
+        verified["not_kept"] = compared.not_kept
+        for kind in sorted(set(compared.not_kept) - declared):
+            _record.add_flag(self.record, f"lost-{kind}")
+        if compared.mismatches:
+            raise Ended(
+                "corrupt",
+                "{} names differ between {} and its copy, the first: {}".format(
+                    len(compared.mismatches), self.params["src"], compared.mismatches[0]
+                ),
+            )
+
+
+def _signatures(manifest: _tree.Manifest) -> dict[bytes, Any]:
+    return {path: (entry.kind, entry.size, entry.mtime_ns, entry.signature) for path, entry in manifest.entries.items()}
+
+
+def ssh_of(params: Mapping[str, Any]) -> Ssh:
+    """The login that C(CONNECTION_OPTIONS) describe."""
+    return Ssh(
+        params["address"],
+        params["ssh_port"],
+        params["ssh_user"],
+        params["ssh_identity_file"],
+        params["ssh_known_hosts"],
+        tuple(params["ssh_options"]),
+    )
+
+
+def connect_seconds(ssh: Ssh, program: str) -> float | None:
+    """How long a login that does nothing takes. Null where it fails."""
+    start = time.monotonic()
+    done = _agent.ask(ssh.argv(program, ["true"]), CONNECT_TIMEOUT_S * 3.0)
+    return round(time.monotonic() - start, 6) if done["rc"] == 0 else None
+
+
+def die_with_controller(end_all: Callable[[], None]) -> None:
+    """End what we started when nobody waits for us any more: when our standard output loses its reader (the controller
+    was stopped, the connection broke), or at SIGTERM."""
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(1, 0)
+        poll.poll()
+        end_all()
+        os._exit(1)
+
+    def on_signal(_number: int, _frame: Any) -> NoReturn:
+        raise SystemExit(1)
+
+    signal.signal(signal.SIGTERM, on_signal)
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def run_copy(method_class: Any, options: dict[str, dict[str, Any]]) -> None:
+    """The C(main) of a copy module: its options beside the common ones, one run, its record."""
+    module = AnsibleModule(argument_spec=dict(COPY_OPTIONS, **options), supports_check_mode=True)
+    method_args = {name: module.params[name] for name in options}
+    method = method_class(method_args)
+    mistake = method.mistake()
+    if mistake:
+        module.fail_json(msg=mistake)
+    run = Run(module, method, method_args)
+    die_with_controller(run.end_all)
+    record = run.carry_out()
+    if record["status"] == _record.PLANNED:
+        module.exit_json(changed=True, record=record)
+    facts = {"bulkcopy": record}
+    if record["status"] != "ok":
+        module.fail_json(msg=record["message"], record=record, ansible_facts=facts)
+    module.exit_json(changed=True, record=record, ansible_facts=facts)

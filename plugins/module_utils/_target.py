@@ -1,0 +1,299 @@
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import queue
+import re
+import shlex
+import subprocess
+import tempfile
+import threading
+import time
+from typing import Any, Iterable, NamedTuple
+
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _agent, _counters, _pipeline, _record, _tree
+
+#: What the agent is made of, in the order in which one imports the other.
+_AGENT_PARTS = (_record, _pipeline, _counters, _tree, _agent)
+
+CONNECT_TIMEOUT_S = 10
+
+#: From the start of ssh to the agent's greeting: slow logins (reverse DNS, GSSAPI) take up to half a minute.
+_LOGIN_LIMIT_S = 60.0
+
+#: For answers that need no work worth mentioning.
+_ANSWER_LIMIT_S = 60.0
+
+#: For answers that read or delete a whole tree; the agent's heartbeat notices a dead network long before.
+WORK_LIMIT_S = 24 * 3600.0
+
+#: Bytes of a login shell's noise that a message shows.
+_NOISE_SHOWN_BYTES = 60
+
+# Read with -c: python3 - would take the requests for program text. The version is tested before anything newer is parsed.
+_BOOTSTRAP = (
+    "import sys\n"
+    "if sys.version_info < (3, 8): sys.exit('python %d.%d is too old' % sys.version_info[:2])\n"
+    "i = sys.stdin.buffer\n"
+    "exec(compile(i.read(int(i.readline())), 'bulkcopy-bootstrap', 'exec'))\n"
+)
+
+
+class Ended(Exception):
+    """A run that cannot go on: its status (one of C(_record.STATUSES)) and one sentence for the person who started
+    it."""
+
+    def __init__(self, status: str, message: str, flags: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.flags = list(flags)
+
+
+#: The option of every ssh method that lets ssh compress.
+SSH_COMPRESSION_OPTION: dict[str, Any] = {"type": "bool", "default": False}
+
+
+def quote(word: str) -> str:
+    """One word for a remote shell."""
+    return shlex.quote(word)
+
+
+def remote_command(argv: list[str]) -> str:
+    """What ssh is given to run C(argv) whatever the login shell is: fish, csh and old Bourne shells all agree on one
+    quoted word. Everything that crosses a remote shell is quoted here and nowhere else."""
+    return "exec /bin/sh -c " + quote("exec " + " ".join(quote(word) for word in argv))
+
+
+class Ssh(NamedTuple):
+    """How to log in to the target; what is null or empty is left to the user's ssh configuration."""
+
+    address: str
+    port: int | None = None
+    user: str | None = None
+    identity_file: str | None = None
+    known_hosts: str | None = None
+    options: tuple[str, ...] = ()
+
+    def settings(self, compression: bool = False) -> list[str]:
+        """Values for C(-o): a connection of its own, that asks nobody, and that carries what it is told to."""
+        settings = [
+            "BatchMode=yes",
+            "RequestTTY=no",
+            "ControlMaster=no",
+            "ControlPath=none",
+            "ClearAllForwardings=yes",
+            "ForwardX11=no",
+            "ForwardAgent=no",
+            "PermitLocalCommand=no",
+            "LogLevel=ERROR",
+            f"ConnectTimeout={CONNECT_TIMEOUT_S}",
+            "ServerAliveInterval=15",
+            "ServerAliveCountMax=4",
+            "Compression=%s" % ("yes" if compression else "no"),
+        ]
+        if self.port is not None:
+            settings.append(f"Port={self.port}")
+        if self.user is not None:
+            settings.append(f"User={self.user}")
+        if self.identity_file is not None:
+            settings += [f"IdentityFile={_ssh_word(self.identity_file)}", "IdentitiesOnly=yes"]
+        if self.known_hosts is not None:
+            settings.append(f"UserKnownHostsFile={_ssh_word(self.known_hosts)}")
+        # ssh takes the first value it meets, so the user's come first.
+        return list(self.options) + settings
+
+    def flags(self, compression: bool = False) -> list[str]:
+        """C(settings) as arguments of ssh, scp and sftp."""
+        return [word for setting in self.settings(compression) for word in ("-o", setting)]
+
+    def argv(self, program: str, remote: list[str], compression: bool = False) -> list[str]:
+        """The ssh command line that runs C(remote) on the target."""
+        return [program, *self.flags(compression), "--", self.address, remote_command(remote)]
+
+    @property
+    def operand_host(self) -> str:
+        """The address as it stands before C(:path): brackets round an IPv6 address, and only round one."""
+        return f"[{self.address}]" if ":" in self.address else self.address
+
+
+def _ssh_word(path: str) -> str:
+    # ssh_config(5): quotes keep spaces; % starts a token.
+    return '"{}"'.format(path.replace("%", "%%")) if re.search(r"\s", path) else path.replace("%", "%%")
+
+
+def ssh_failure(rc: int | None, stderr: str, ssh: Ssh, name: str) -> Ended:
+    """What an ssh that did not get us a session has to say, as one sentence."""
+    said = " ".join(stderr.split())
+    where = "{} ({}{})".format(name, ssh.address, "" if ssh.port is None else f" port {ssh.port}")
+    if "REMOTE HOST IDENTIFICATION HAS CHANGED" in stderr or "Host key verification failed" in stderr:
+        kind = "has changed" if "HAS CHANGED" in stderr else "is not known"
+        return Ended(
+            "failed",
+            "the host key of target {} {} to the source: compare it and add it with ssh-keyscan {}>> {}".format(
+                where,
+                kind,
+                (f"-p {ssh.port} {ssh.address} ") if ssh.port else ssh.address + " ",
+                ssh.known_hosts or "~/.ssh/known_hosts",
+            ),
+        )
+    if "Permission denied" in stderr or "Too many authentication failures" in stderr:
+        return Ended(
+            "failed",
+            "target {} refuses the login of {}: the copy user on the source needs a key that it accepts "
+            "(ssh_identity_file, ssh_user); ssh says: {}".format(
+                where, "user " + ssh.user if ssh.user else "this user", said
+            ),
+        )
+    network = ("refused", "timed out", "No route", "unreachable", "Could not resolve", "Connection closed", "reset by")
+    if any(word in stderr for word in network):
+        return Ended("unreachable", f"the source cannot reach target {where} by ssh: {said}")
+    return Ended("failed", "ssh to target {} ended with {}: {}".format(where, rc, said or "no message"))
+
+
+def _agent_program() -> bytes:
+    """The agent's sources as one program: each part under its own name, so that they import each other as they do
+    here."""
+    parts = []
+    for module in _AGENT_PARTS:
+        # importlib's, not inspect's: inside Ansible's archive only the loader can read the sources.
+        loader = importlib.util.find_spec(module.__name__).loader  # type: ignore[union-attr]
+        parts.append((module.__name__, loader.get_source(module.__name__)))  # type: ignore[union-attr]
+    text = (
+        "import sys, types\n"
+        "def load(name, source):\n"
+        "    above, _dot, last = name.rpartition('.')\n"
+        "    if above and above not in sys.modules: load(above, None)\n"
+        "    module = sys.modules[name] = types.ModuleType(name)\n"
+        "    if above: setattr(sys.modules[above], last, module)\n"
+        "    if source is None: module.__path__ = []\n"
+        "    else: exec(compile(source, name, 'exec'), module.__dict__)\n"
+        f"for name, source in {parts!r}: load(name, source)\n"
+        f"sys.modules[{_agent.__name__!r}].serve()\n"
+    )
+    program = text.encode("utf-8")
+    return b"%d\n%s" % (len(program), program)
+
+
+class Target:
+    """The far end of a run: one ssh session, kept for the whole run, with the agent in it. Requests raise C(Ended)."""
+
+    def __init__(self, ssh: Ssh, ssh_program: str, python: str, name: str) -> None:
+        self.ssh = ssh
+        self.name = name
+        #: What the login shell printed before anything was asked of it.
+        self.noise = b""
+        self._lock = threading.Lock()
+        self._answers: queue.Queue[bytes | None] = queue.Queue()
+        self._closing = threading.Event()
+        self._stderr = tempfile.TemporaryFile(prefix="bulkcopy-")
+        argv = ssh.argv(ssh_program, [python, "-c", _BOOTSTRAP])
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            env=_pipeline.stage_environment(),
+            start_new_session=True,
+        )
+        self._python = python
+        for task in (self._read, self._beat):
+            threading.Thread(target=task, daemon=True).start()
+
+    def open(self) -> dict[str, Any]:
+        """Start the agent and return its C(hello)."""
+        self._write(_agent_program())
+        deadline = time.monotonic() + _LOGIN_LIMIT_S
+        while True:
+            line = self._next_line(deadline)
+            if line.rstrip(b"\n").endswith(_agent.GREETING.encode("ascii")):
+                self.noise += line.rstrip(b"\n")[: -len(_agent.GREETING)]
+                return self.request("hello")
+            self.noise += line
+
+    @property
+    def noise_shown(self) -> str:
+        return _record.escape(self.noise[:_NOISE_SHOWN_BYTES])
+
+    def request(self, name: str, limit_s: float = _ANSWER_LIMIT_S, **arguments: Any) -> dict[str, Any]:
+        """Ask the agent for C(name) and return its answer."""
+        self._write(json.dumps({"request": name, "arguments": arguments}).encode("ascii") + b"\n")
+        line = self._next_line(time.monotonic() + limit_s)
+        try:
+            answer = json.loads(line.decode("ascii"))
+        except ValueError:
+            raise Ended(
+                "failed",
+                f"target {self.name} answered {name} with something else: {_record.escape(line[:200])}",
+            ) from None
+        if "refusal" in answer:
+            raise Ended("failed", "target {} {}".format(self.name, answer["refusal"]))
+        result: dict[str, Any] = answer["answer"]
+        return result
+
+    def close(self) -> None:
+        """End the session; the agent then ends whatever it still runs."""
+        self._closing.set()
+        with contextlib.suppress(OSError, ValueError), self._lock:
+            if self._process.stdin:
+                self._process.stdin.close()
+        # It ends by itself when its input closes, unless the network is dead.
+        for end in (None, self._process.terminate, self._process.kill):
+            if end is not None:
+                end()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(3.0)
+                break
+        self._stderr.close()
+
+    def _write(self, data: bytes) -> None:
+        try:
+            with self._lock:
+                assert self._process.stdin is not None
+                self._process.stdin.write(data)
+                self._process.stdin.flush()
+        except (OSError, ValueError):
+            # The reason stands in what ssh says, which the reader gets.
+            pass
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._answers.put(line)
+        self._answers.put(None)
+
+    def _beat(self) -> None:
+        while not self._closing.wait(_agent.HEARTBEAT_S):
+            self._write(b"{}\n")
+
+    def _next_line(self, deadline: float) -> bytes:
+        try:
+            line = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            raise Ended("timeout", f"target {self.name} does not answer") from None
+        if line is None:
+            raise self._lost()
+        return line
+
+    def _lost(self) -> Ended:
+        rc: int | None = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            rc = self._process.wait(3.0)
+        self._stderr.seek(0)
+        stderr = _record.escape(self._stderr.read()[-_record.STDERR_TAIL_BYTES :])
+        if rc == 127 or "not found" in stderr:
+            return Ended(
+                "failed",
+                f"target {self.name} has no {self._python}: install Python 3.8 or later there or set target_python",
+            )
+        if "is too old" in stderr:
+            return Ended(
+                "failed",
+                f"target {self.name}: {stderr.strip().splitlines()[-1]}, 3.8 or later is needed; set target_python",
+            )
+        return ssh_failure(rc, stderr, self.ssh, self.name)
