@@ -1,0 +1,175 @@
+#!/usr/bin/python
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: link_info
+short_description: Looks at a link before copies cross it
+version_added: 0.1.0
+author:
+  - linkops.bulkcopy contributors (@linkops)
+description:
+  - Logs in to the target from the host that the task runs on, and tells what a copy will meet there and on the way.
+  - It fails, with the reason in one sentence, where no copy could work, for example because the host key is not known, the
+    login is refused, or the address leads to another machine than the one that was prepared.
+extends_documentation_fragment:
+  - linkops.bulkcopy.attributes
+  - linkops.bulkcopy.connection
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+options:
+  scratch_dir:
+    description:
+      - Scratch directory on the target whose marker file is compared with O(scratch_token).
+    type: str
+seealso:
+  - module: linkops.bulkcopy.tree_info
+"""
+
+EXAMPLES = r"""
+- name: See whether dc1-a can copy to dc2-a
+  linkops.bulkcopy.link_info:
+    address: 198.18.1.2
+  delegate_to: dc1-a
+  register: link
+"""
+
+RETURN = r"""
+link:
+  description: The way to the target.
+  returned: success
+  type: dict
+  contains:
+    address:
+      description: As given.
+      type: str
+    device:
+      description: The source's network device on the route to the address.
+      type: str
+      sample: eth1
+    mtu:
+      description: MTU of RV(link.device) in bytes.
+      type: int
+    rtt_ms:
+      description: Round-trip time as the kernel measures it when a TCP connection opens, the least of three. Null where the
+        ssh port is not reached directly.
+      type: float
+    connect_s:
+      description: Seconds that an ssh login takes that does nothing, the median of three.
+      type: float
+    ceiling_Bps:
+      description: The most that the link carries. Null; it is not measured.
+      type: int
+ssh:
+  description: What the ssh connection has negotiated, towards the target.
+  returned: success
+  type: dict
+  contains:
+    cipher:
+      description: The cipher.
+      type: str
+      sample: chacha20-poly1305@openssh.com
+    mac:
+      description: The message authentication; V(implicit) where the cipher brings its own.
+      type: str
+    compression:
+      description: Compression without the method's asking for it.
+      type: str
+flags:
+  description: What to know before copying, for example V(shell-not-clean).
+  returned: success
+  type: list
+  elements: str
+source:
+  description: Facts of the source, C(hostname), C(user), C(kernel), C(python) and C(boot_id) among them.
+  returned: success
+  type: dict
+target:
+  description: The same of the target, and C(room), the free C(bytes) and C(inodes) at O(scratch_dir).
+  returned: success
+  type: dict
+"""
+
+import re
+import socket
+import statistics
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _agent, _counters
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import (
+    CONNECTION_OPTIONS,
+    connect_seconds,
+    die_with_controller,
+    ssh_of,
+)
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import Ended, Ssh, Target
+
+_REPEATS = 3
+
+
+def negotiated(said: str) -> dict[str, str | None]:
+    """Cipher, MAC and compression towards the server out of what C(ssh -v) prints."""
+    found = re.search(r"kex: client->server cipher: (\S+) MAC: (\S+) compression: (\S+)", said)
+    cipher, mac, compression = found.groups() if found else (None, None, None)
+    return {"cipher": cipher, "mac": mac and mac.strip("<>"), "compression": compression}
+
+
+def look(module: AnsibleModule, ssh: Ssh, program: str, target: Target) -> dict[str, Any]:
+    """Everything that the module returns. Raises C(Ended)."""
+    hello = target.open()
+    scratch_dir = module.params["scratch_dir"]
+    if scratch_dir:
+        place = target.request("examine", dest=scratch_dir, scratch=True, token=module.params["scratch_token"])
+        hello["room"] = place["room"]
+    connects = [connect_seconds(ssh, program) for _repeat in range(_REPEATS)]
+    round_trips = [_counters.tcp_round_trip_ms(ssh.address, ssh.port or 22) for _repeat in range(_REPEATS)]
+    verbose = ssh._replace(options=("LogLevel=DEBUG1", *ssh.options))
+    device = _counters.route_device(ssh.address)
+    return {
+        "link": {
+            "address": ssh.address,
+            "device": device,
+            "mtu": _counters.device_mtu(device),
+            "rtt_ms": None if None in round_trips else min(round_trips),  # type: ignore[type-var]
+            "connect_s": None if None in connects else statistics.median(connects),  # type: ignore[type-var]
+            "ceiling_Bps": None,
+        },
+        "ssh": negotiated(_agent.ask(verbose.argv(program, ["true"]), 30.0)["output"]),
+        "flags": ["shell-not-clean"] if target.noise else [],
+        "source": _agent.host_facts(),
+        "target": hello,
+    }
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec=dict(CONNECTION_OPTIONS, scratch_dir={"type": "str"}),
+        supports_check_mode=True,
+    )
+    ssh = ssh_of(module.params)
+    program = _agent.which(["ssh"])["ssh"] or ""
+    if not program:
+        name = module.params["source_name"] or socket.gethostname()
+        module.fail_json(msg=f"source {name} has no ssh: install openssh-client there", status="unsupported")
+    target = Target(ssh, program, module.params["target_python"], module.params["target_name"] or ssh.address)
+    die_with_controller(target.close)
+    try:
+        result = look(module, ssh, program, target)
+    except Ended as ended:
+        target.close()
+        module.fail_json(msg=ended.message, status=ended.status)
+    target.close()
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()

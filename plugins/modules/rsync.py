@@ -1,0 +1,167 @@
+#!/usr/bin/python
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: rsync
+short_description: Copies a directory with rsync over ssh, verifies the copy and measures both ends
+version_added: 0.1.0
+author:
+  - linkops.bulkcopy contributors (@linkops)
+description:
+  - Copies the content of a directory from the host that the task runs on to another one with C(rsync -a) over ssh.
+extends_documentation_fragment:
+  - linkops.bulkcopy.attributes
+  - linkops.bulkcopy.connection
+  - linkops.bulkcopy.copy
+  - linkops.bulkcopy.copy.ssh_compression
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Returns the exact commands and changes nothing on either host.
+  diff_mode:
+    support: none
+  idempotent:
+    support: N/A
+    details:
+      - A copy is made and measured each time; a destination that holds something is refused.
+
+options:
+  compress:
+    description:
+      - Let rsync compress what it sends (C(rsync -z)).
+    type: bool
+    default: false
+  extra_args:
+    description:
+      - More arguments for rsync on the source, each one reaching it byte for byte; nothing is split or unquoted.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Copy a release with rsync, hard links and ACLs kept
+  linkops.bulkcopy.rsync:
+    src: /srv/release
+    dest: /srv/release-copy
+    address: 198.18.1.2
+    extra_args:
+      - -HA
+  delegate_to: dc1-a
+"""
+
+RETURN = r"""
+record:
+  description:
+    - All that was measured, whatever the outcome; the same as the fact C(bulkcopy). What could not be measured is null,
+      and RV(record.flags) says why.
+  returned: always
+  type: dict
+  contains:
+    status:
+      description: How the run ended. The task fails unless it is V(ok), or V(planned) in check mode.
+      type: str
+      sample: ok
+    message:
+      description: Why it did not end V(ok), in one sentence.
+      type: str
+    flags:
+      description: What to know before trusting a figure.
+      type: list
+      elements: str
+      sample: [setup-dominated]
+    stages:
+      description: Every process of the pipeline, with C(end), C(argv), C(rc), C(user_s), C(system_s), C(max_rss_bytes)
+        and the end of its C(stderr). In check mode C(end) and C(argv) only.
+      type: list
+      elements: dict
+    setup_s:
+      description: Seconds spent before data could flow, on starting a listener for example.
+      type: float
+    wall_s:
+      description: Seconds from the start of the first stage to the end of the last one, at either end.
+      type: float
+    total_s:
+      description: RV(record.setup_s) and RV(record.wall_s) together, by which methods are compared.
+      type: float
+    durable_s:
+      description: Seconds from the same start until the target's filesystem had written everything out.
+      type: float
+    throughput_Bps:
+      description: Bytes of the files a second of RV(record.total_s).
+      type: int
+    cpu:
+      description: For C(source) and C(target) the C(user_s), C(system_s), C(percent) of one core, and the C(basis).
+      type: dict
+    verified:
+      description: How the copy was compared, the names that differ, and how many names lost what the method does not
+        keep.
+      type: dict
+"""
+
+import re
+
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _tree
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import Commands, CopyMethod, Job, run_copy
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import SSH_COMPRESSION_OPTION
+
+
+def remote_shell(argv: list[str]) -> str:
+    """C(argv) as rsync's -e takes it: rsync splits at spaces itself, knows quotes, and reads a doubled one as one."""
+    return " ".join(
+        "'" + word.replace("'", "''") + "'" if re.search(r"[\s'\"]", word) or not word else word for word in argv
+    )
+
+
+class Rsync(CopyMethod):
+    name = "rsync"
+    needs_clean_shell = True
+    source_programs = ("ssh", "rsync")
+    target_programs = ("rsync",)
+
+    def label(self) -> str:
+        words = ["rsync", "-az" if self.params["compress"] else "-a"]
+        if self.params["ssh_compression"]:
+            words.append("-e 'ssh -C'")
+        return " ".join(words + self.params["extra_args"])
+
+    def losses(self) -> frozenset[str]:
+        keeps_links = any(re.match(r"-[A-Za-z]*H|--hard-links$", word) for word in self.params["extra_args"])
+        return frozenset() if keeps_links else frozenset([_tree.HARDLINKS])
+
+    def commands(self, job: Job) -> Commands:
+        job.target.program("rsync")
+        ssh = [job.source.program("ssh"), *job.ssh.flags(job.params["ssh_compression"])]
+        argv = [
+            job.source.program("rsync"),
+            "-az" if job.params["compress"] else "-a",
+            # The destination's name goes through rsync's own channel, not through a remote shell.
+            "-s",
+            *job.params["extra_args"],
+            "-e",
+            remote_shell(ssh),
+            "--",
+            "./",
+            "{}:{}/".format(job.ssh.operand_host, job.dest.rstrip("/")),
+        ]
+        return Commands([argv], [], cwd=job.src)
+
+
+def main() -> None:
+    run_copy(
+        Rsync,
+        {
+            "compress": {"type": "bool", "default": False},
+            "ssh_compression": SSH_COMPRESSION_OPTION,
+            "extra_args": {"type": "list", "elements": "str", "default": []},
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,246 @@
+#!/usr/bin/python
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: tar_nc
+short_description: Copies a directory as a tar stream over netcat, verifies the copy and measures both ends
+version_added: 0.1.0
+author:
+  - linkops.bulkcopy contributors (@linkops)
+description:
+  - Copies the content of a directory from the host that the task runs on to another one as C(tar | nc), into C(nc | tar)
+    on the target, which the module starts there itself, on a free port of O(address).
+  - The data crosses the network unencrypted, and whoever connects to the port first can feed the receiver. Use it on
+    networks that you trust only.
+  - The netcats of OpenBSD, the traditional one, nmap's ncat and BusyBox's are told apart and each is given the options
+    with which it ends when the stream does.
+extends_documentation_fragment:
+  - linkops.bulkcopy.attributes
+  - linkops.bulkcopy.connection
+  - linkops.bulkcopy.copy
+  - linkops.bulkcopy.copy.tar_compression
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Returns the exact commands and changes nothing on either host.
+  diff_mode:
+    support: none
+  idempotent:
+    support: N/A
+    details:
+      - A copy is made and measured each time; a destination that holds something is refused.
+
+options:
+  netcat:
+    description:
+      - Name or path of the netcat to use at both ends. By default the first of C(nc), C(ncat), C(netcat),
+        C(nc.openbsd), C(nc.traditional) and C(busybox) that a host has.
+    type: str
+"""
+
+EXAMPLES = r"""
+- name: Copy a release in clear text within the storage network
+  linkops.bulkcopy.tar_nc:
+    src: /srv/release
+    dest: /srv/release-copy
+    address: 198.18.1.2
+  delegate_to: dc1-a
+"""
+
+RETURN = r"""
+record:
+  description:
+    - All that was measured, whatever the outcome; the same as the fact C(bulkcopy). What could not be measured is null,
+      and RV(record.flags) says why.
+  returned: always
+  type: dict
+  contains:
+    status:
+      description: How the run ended. The task fails unless it is V(ok), or V(planned) in check mode.
+      type: str
+      sample: ok
+    message:
+      description: Why it did not end V(ok), in one sentence.
+      type: str
+    flags:
+      description: What to know before trusting a figure.
+      type: list
+      elements: str
+      sample: [setup-dominated]
+    stages:
+      description: Every process of the pipeline, with C(end), C(argv), C(rc), C(user_s), C(system_s), C(max_rss_bytes)
+        and the end of its C(stderr). In check mode C(end) and C(argv) only.
+      type: list
+      elements: dict
+    setup_s:
+      description: Seconds spent before data could flow, on starting a listener for example.
+      type: float
+    wall_s:
+      description: Seconds from the start of the first stage to the end of the last one, at either end.
+      type: float
+    total_s:
+      description: RV(record.setup_s) and RV(record.wall_s) together, by which methods are compared.
+      type: float
+    durable_s:
+      description: Seconds from the same start until the target's filesystem had written everything out.
+      type: float
+    throughput_Bps:
+      description: Bytes of the files a second of RV(record.total_s).
+      type: int
+    cpu:
+      description: For C(source) and C(target) the C(user_s), C(system_s), C(percent) of one core, and the C(basis).
+      type: dict
+    verified:
+      description: How the copy was compared, the names that differ, and how many names lost what the method does not
+        keep.
+      type: dict
+"""
+
+import ipaddress
+import re
+from typing import NamedTuple
+
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _tar, _tree
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import Commands, CopyMethod, Host, Job, run_copy
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import Ended
+
+NAMES = ("nc", "ncat", "netcat", "nc.openbsd", "nc.traditional", "busybox")
+
+#: What each netcat says of itself when asked for help; the first that fits is it.
+FLAVOURS = (
+    ("busybox", r"BusyBox"),
+    ("ncat", r"Ncat \d"),
+    ("openbsd", r"OpenBSD netcat|usage: nc \[-46"),
+    ("traditional", r"\[v1\.\d+"),
+)
+
+
+def is_literal(address: str) -> bool:
+    """Whether C(address) is an IP address and no name; a zone (C(%eth0)) may follow."""
+    try:
+        ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+class Netcat(NamedTuple):
+    """A host's netcat: its flavour, how its argv begins, and whether it can listen on one address only."""
+
+    flavour: str
+    start: list[str]
+    binds: bool
+
+
+def netcat(host: Host, wanted: str | None) -> Netcat:
+    """Find a host's netcat, C(wanted) or the first that there is, and ask it what it is."""
+    path = host.program(wanted) if wanted else host.find(*NAMES)
+    if path is None:
+        raise Ended("unsupported", f"{host.end} {host.name} has no netcat: install netcat-openbsd there")
+    start = [path, "nc"] if path.endswith("busybox") else [path]
+    # All of them explain themselves at -h, whatever status they then end with.
+    said = host.ask([*start, "-h"])
+    for flavour, pattern in FLAVOURS:
+        if re.search(pattern, said):
+            # A small BusyBox is built without -s and then listens on every address.
+            return Netcat(flavour, start, flavour != "busybox" or re.search(r"^\s+-s ", said, re.MULTILINE) is not None)
+    first_line = (said.strip().splitlines() or ["nothing"])[0]
+    raise Ended(
+        "unsupported",
+        f"{path} on {host.end} {host.name} is an unknown netcat, it says: {first_line}; set netcat to another one",
+    )
+
+
+def listen(nc: Netcat, address: str, port: int) -> list[str]:
+    """The argv that takes one connection on C(address) and C(port) and writes what comes to standard output."""
+    if nc.flavour in ("openbsd", "ncat"):
+        return [*nc.start, *_numeric(nc, address), "-l", address, str(port)]
+    return [*nc.start, *_numeric(nc, address), "-l", "-p", str(port), "-s", address]
+
+
+#: How a netcat is told to close the connection when its input ends; BusyBox's does so by itself.
+SEND = {"openbsd": ["-N"], "traditional": ["-q", "0"], "ncat": ["--send-only"], "busybox": []}
+
+
+def send(nc: Netcat, address: str, port: int) -> list[str]:
+    """The argv that sends standard input to C(address) and C(port) and ends with it."""
+    return [*nc.start, *_numeric(nc, address), *SEND[nc.flavour], address, str(port)]
+
+
+def _numeric(nc: Netcat, address: str) -> list[str]:
+    """An address needs no name server, and a dead one would cost seconds."""
+    return ["-n"] if is_literal(address) and nc.flavour != "busybox" else []
+
+
+class TarNc(CopyMethod):
+    name = "tar_nc"
+    encrypted = False
+    sessions = 0
+    listens = True
+    source_programs = ("tar", *NAMES, *_tar.COMPRESSORS)
+    target_programs = source_programs
+
+    def label(self) -> str:
+        return _tar.label(self.params, "nc")
+
+    def mistake(self) -> str | None:
+        return _tar.bad_level(self.params)
+
+    def version_option(self, program: str) -> str | None:
+        # Their flavour is told instead, most have no version.
+        return None if program in NAMES else super().version_option(program)
+
+    def losses(self) -> frozenset[str]:
+        # tar leaves sockets out, with a warning and status 0.
+        return frozenset([_tree.SPECIAL_FILES])
+
+    def commands(self, job: Job) -> Commands:
+        self._refuse_jump(job)
+        address = job.ssh.address
+        here, there = netcat(job.source, job.params["netcat"]), netcat(job.target, job.params["netcat"])
+        if ":" in address and "traditional" in (here.flavour, there.flavour):
+            raise Ended(
+                "unsupported",
+                f"the traditional netcat knows no IPv6 and the address is {address}: install netcat-openbsd",
+            )
+        if not there.binds:
+            raise Ended(
+                "unsupported",
+                f"BusyBox's netcat on target {job.target.name} can only listen on every address at once: install netcat-openbsd there",
+            )
+        return Commands(
+            [
+                _tar.create(job.source, job.src),
+                *_tar.compress(job.source, job.params),
+                send(here, address, job.port),
+            ],
+            [
+                listen(there, address, job.port),
+                *_tar.decompress(job.target, job.params),
+                _tar.extract(job.target, job.dest),
+            ],
+            versions={"netcat": here.flavour, "target netcat": there.flavour},
+        )
+
+    def _refuse_jump(self, job: Job) -> None:
+        """A target behind a jump host is reached by ssh only."""
+        said = job.source.ask([job.source.program("ssh"), *job.ssh.flags(), "-G", "--", job.ssh.address])
+        found = re.search(r"^(proxyjump|proxycommand) (?!none$)(.+)$", said, re.MULTILINE)
+        if found:
+            raise Ended(
+                "unsupported",
+                f"ssh reaches target {job.target.name} through {found.group(2)} ({found.group(1)}), netcat cannot: there is no direct route",
+            )
+
+
+def main() -> None:
+    run_copy(TarNc, dict(_tar.COMPRESSION_OPTIONS, netcat={"type": "str"}))
+
+
+if __name__ == "__main__":
+    main()
