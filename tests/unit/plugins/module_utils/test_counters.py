@@ -1,0 +1,238 @@
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _counters
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._counters import HostCpu, Sessions, Traffic
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Proc:
+    """A made C(/proc)."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def process(self, pid: int, name: str, parent: int, cmdline: str = "", cutime: int = 0, cstime: int = 0) -> None:
+        directory = self.root / str(pid)
+        (directory / "task" / str(pid)).mkdir(parents=True, exist_ok=True)
+        # proc(5): pid (comm) state ppid pgrp session tty_nr tpgid flags minflt cminflt majflt cmajflt utime stime ...
+        (directory / "stat").write_text(
+            f"{pid} ({name}) S {parent} 1 1 0 -1 4194560 9 9 9 9 100 50 {cutime} {cstime} 20 0 1 0 1 1 1\n"
+        )
+        (directory / "cmdline").write_bytes(cmdline.replace(" ", "\0").encode())
+
+    def children(self, pid: int, *pids: int) -> None:
+        (self.root / str(pid) / "task" / str(pid) / "children").write_text(" ".join(map(str, pids)))
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Proc:
+    return Proc(tmp_path)
+
+
+def test_a_process_name_may_hold_anything(proc: Proc) -> None:
+    proc.process(7, "a) S (b", 3, cutime=2 * TICK, cstime=TICK)
+    status = _counters.process_stat(7, str(proc.root))
+    assert status == ("a) S (b", "S", 3, 100 / TICK, 50 / TICK, 2.0, 1.0)
+    assert _counters.process_stat(8, str(proc.root)) is None
+
+
+@pytest.mark.parametrize(
+    ("chain", "listener"),
+    [
+        # OpenSSH 9.2 (Debian 12), started by systemd or by hand.
+        ([("sshd", "sshd: /usr/sbin/sshd -D [listener] 0 of 10-100 startups"), ("sshd", "sshd: root@notty")], 10),
+        # OpenSSH 7.x.
+        ([("sshd", "/usr/sbin/sshd -D"), ("sshd", "sshd: app [priv]"), ("sshd", "sshd: app@notty")], 10),
+        # OpenSSH 10 (Debian 13).
+        (
+            [
+                ("sshd", "sshd: /usr/sbin/sshd -D [listener] 0 of 10-100 startups"),
+                ("sshd-session", "sshd-session: app [priv]"),
+                ("sshd-session", "sshd-session: app@notty"),
+            ],
+            10,
+        ),
+        # A socket unit: every connection has its own sshd and nobody listens.
+        ([("sshd", "sshd: app [priv]"), ("sshd", "sshd: app@notty")], None),
+        # Another ssh server.
+        ([("dropbear", "/usr/sbin/dropbear"), ("dropbear", "/usr/sbin/dropbear")], None),
+    ],
+)
+def test_the_listener_is_the_highest_sshd(proc: Proc, chain: list[tuple[str, str]], listener: int | None) -> None:
+    proc.process(1, "systemd", 0)
+    parent = 1
+    for number, (name, title) in enumerate(chain):
+        proc.process(10 + number, name, parent, title)
+        parent = 10 + number
+    proc.process(30, "sh", parent)
+    proc.process(31, "python3", 30)
+    assert _counters.sshd_listener(31, str(proc.root)) == listener
+
+
+def test_children_with_and_without_the_kernel_s_list(proc: Proc) -> None:
+    proc.process(10, "sshd", 1)
+    proc.process(11, "a", 10)
+    proc.process(12, "b", 11)
+    assert _counters.children(10, str(proc.root)) == {11}
+    proc.children(10, 11, 15)
+    assert _counters.children(10, str(proc.root)) == {11, 15}
+
+
+def test_children_of_this_process() -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        assert child.pid in _counters.children(os.getpid())
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_host_cpu_by_hand(proc: Proc) -> None:
+    (proc.root / "stat").write_text(
+        f"cpu  {TICK} {TICK} {3 * TICK} {4 * TICK} {5 * TICK} 0 {TICK} {2 * TICK} 0 0\ncpu0 1\ncpu1 1\nctxt 5\n"
+    )
+    before = _counters.host_cpu(str(proc.root))
+    assert before == HostCpu(user_s=2.0, system_s=4.0, idle_s=4.0, iowait_s=5.0, steal_s=2.0, cores=2)
+    after = HostCpu(3.5, 4.0, 9.0, 5.0, 2.25, 2)
+    assert _counters.host_cpu_between(before, after, True) == {
+        "user_s": 1.5,
+        "system_s": 0.0,
+        "idle_s": 5.0,
+        "iowait_s": 0.0,
+        "steal_s": 0.25,
+        "cores": 2,
+        "shared": True,
+    }
+    assert _counters.host_cpu_between(None, after, True) is None
+
+
+NET_DEV = """Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+    lo:     100       1    0    0    0     0          0         0      200       1    0    0    0     0       0          0
+eth0:12345678901 5 0 0 0 0 0 0 42 1 0 0 0 0 0 0
+"""
+SNMP = "Ip: Forwarding\nIp: 1\nTcp: RtoAlgorithm RetransSegs InErrs\nTcp: 1 77 0\n"
+
+
+def test_traffic_by_hand(proc: Proc) -> None:
+    (proc.root / "net").mkdir()
+    (proc.root / "net" / "dev").write_text(NET_DEV)
+    assert _counters.traffic("eth0", str(proc.root)) == Traffic(42, 12345678901, None)
+    (proc.root / "net" / "snmp").write_text(SNMP)
+    assert _counters.traffic("lo", str(proc.root)) == Traffic(200, 100, 77)
+    assert _counters.traffic("eth9", str(proc.root)) is None
+    assert _counters.traffic(None, str(proc.root)) is None
+
+
+def test_what_was_not_counted_is_null_and_not_zero() -> None:
+    nothing = {"tx_bytes": None, "rx_bytes": None, "retransmits": None, "basis": None}
+    assert _counters.wire_between(None, Traffic(1, 1, 1)) == nothing
+    assert _counters.wire_between(Traffic(5, 7, None), Traffic(15, 8, 3)) == {
+        "tx_bytes": 10,
+        "rx_bytes": 1,
+        "retransmits": None,
+        "basis": "device",
+    }
+
+
+def test_the_device_of_a_route_is_the_one_that_ip_names() -> None:
+    assert _counters.route_device("127.0.0.1") == "lo"
+    for address in ("127.9.9.9", "198.18.77.77"):
+        said = subprocess.run(["ip", "route", "get", address], stdout=subprocess.PIPE, text=True, check=False).stdout
+        named = re.search(r" dev (\S+)", said)
+        assert _counters.route_device(address) == (named.group(1) if named else None)
+    assert _counters.route_device("no.such.name.invalid") is None
+
+
+def test_the_mtu_is_the_one_that_sysfs_names() -> None:
+    assert _counters.device_mtu("lo") == int(Path("/sys/class/net/lo/mtu").read_text())
+    assert _counters.device_mtu("nosuch0") is None
+
+
+@pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
+def test_a_listener_is_found_in_the_socket_table(family: int, address: str) -> None:
+    if family == socket.AF_INET6 and not Path("/proc/net/if_inet6").read_text():
+        pytest.skip("no IPv6 on this machine")
+    with socket.socket(family, socket.SOCK_STREAM) as bound:
+        bound.bind((address, 0))
+        port = bound.getsockname()[1]
+        assert (address, port) not in _counters.listening_sockets([os.getpid()])
+        bound.listen()
+        assert (address, port) in _counters.listening_sockets([os.getpid()])
+        assert _counters.listening_sockets([1 << 22]) == []
+
+
+def test_a_round_trip_over_loopback_is_short() -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        bound.listen()
+        round_trip_ms = _counters.tcp_round_trip_ms("127.0.0.1", bound.getsockname()[1])
+    assert round_trip_ms is not None
+    assert 0 < round_trip_ms < 100
+    assert _counters.tcp_round_trip_ms("127.0.0.1", 1) is None
+
+
+def test_flushing_a_path_that_is_not_there(tmp_path: Path) -> None:
+    _counters.flush_filesystem(str(tmp_path))
+    with pytest.raises(FileNotFoundError):
+        _counters.flush_filesystem(str(tmp_path / "none"))
+
+
+class TestSessions:
+    """One listener, process 10; 20 is the session of the agent itself and stays."""
+
+    def start(self, proc: Proc, expected: int = 1) -> Sessions:
+        proc.process(10, "sshd", 1, cutime=5 * TICK, cstime=TICK)
+        proc.children(10, 20)
+        sessions = Sessions(10, expected, str(proc.root))
+        sessions.start()
+        return sessions
+
+    def test_the_growth_is_ours(self, proc: Proc) -> None:
+        sessions = self.start(proc)
+        proc.children(10, 20, 21)
+        sessions._look()
+        proc.process(10, "sshd", 1, cutime=7 * TICK, cstime=2 * TICK)
+        proc.children(10, 20)
+        assert sessions.finish() == (2.0, 1.0, [])
+
+    def test_it_waits_until_the_session_is_reaped(self, proc: Proc) -> None:
+        sessions = self.start(proc)
+        proc.children(10, 20, 21)
+
+        def reap() -> None:
+            proc.process(10, "sshd", 1, cutime=6 * TICK, cstime=TICK)
+            proc.children(10, 20)
+
+        threading.Timer(0.1, reap).start()
+        assert sessions.finish() == (1.0, 0.0, [])
+
+    def test_another_login_that_ends_is_noticed(self, proc: Proc) -> None:
+        sessions = self.start(proc)
+        for pids in ((20, 21), (20, 21, 22), (20,)):
+            proc.children(10, *pids)
+            sessions._look()
+        assert sessions.finish() == (None, None, ["foreign-session"])
+
+    def test_an_older_session_that_ends_is_noticed(self, proc: Proc) -> None:
+        sessions = self.start(proc)
+        proc.children(10)
+        assert sessions.finish() == (None, None, ["foreign-session"])
+
+    def test_without_a_listener_there_is_no_figure(self) -> None:
+        sessions = Sessions(None, 1)
+        sessions.start()
+        assert sessions.finish() == (None, None, ["no-sshd-listener"])

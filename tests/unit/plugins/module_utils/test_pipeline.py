@@ -1,0 +1,146 @@
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._pipeline import Pipeline, first_cause
+
+LIMIT_S = 20.0
+
+
+def run(*stages: list[str], **options: object) -> Pipeline:
+    pipeline = Pipeline(stages, **options)  # type: ignore[arg-type]
+    pipeline.start()
+    assert pipeline.wait(LIMIT_S)
+    return pipeline
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_every_status_is_kept() -> None:
+    pipeline = run(["sh", "-c", "exit 3"], ["sh", "-c", "cat; exit 4"], ["cat"])
+    assert [result.rc for result in pipeline.results] == [3, 4, 0]
+
+
+def test_a_signal_is_reported_as_a_shell_does() -> None:
+    assert run(["sh", "-c", "kill -9 $$"]).results[0].rc == 137
+
+
+def test_stages_are_connected_and_their_output_is_counted(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    pipeline = run(["head", "-c", "300000", "/dev/zero"], ["tee", str(out)], ["sh", "-c", "cat >/dev/null; echo x >&2"])
+    assert out.stat().st_size == 300000
+    counted = [result.stdout_bytes for result in pipeline.results]
+    if counted[0] is None:
+        pytest.skip("this kernel counts no I/O of processes")
+    # tee writes everything twice; what the last stage wrote went to standard error.
+    assert counted == [300000, 600000, 0 + 300000]
+
+
+def test_the_end_of_a_long_stderr_is_kept() -> None:
+    result = run(["sh", "-c", "seq 100000 >&2; printf 'last \\351' >&2"]).results[0]
+    assert result.stderr.endswith(b"100000\nlast \xe9")
+    assert len(result.stderr) == 2000
+    assert result.as_record("source")["stderr"].endswith("last \\xe9")
+
+
+def test_cpu_time_includes_descendants() -> None:
+    burn = "import os, sys, time\nif os.fork():\n    os.wait()\nelse:\n    while time.process_time() < 0.3: pass\n"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    result = run([sys.executable, "-c", burn]).results[0]
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert result.user_s + result.system_s == pytest.approx(spent, abs=0.02)
+    assert result.user_s + result.system_s >= 0.3
+
+
+def test_peak_memory_is_the_stage_s_own() -> None:
+    code = "import time; block = bytearray(64 << 20); time.sleep(0.3)"
+    peak = run([sys.executable, "-c", code]).results[0].max_rss_bytes
+    assert peak is not None
+    assert 64 << 20 < peak < 100 << 20
+
+
+def test_messages_are_in_one_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    monkeypatch.setenv("LANGUAGE", "de")
+    assert b"LC_ALL=C\n" in run(["sh", "-c", "env >&2"]).results[0].stderr
+    assert b"LANGUAGE" not in run(["sh", "-c", "env >&2"]).results[0].stderr
+
+
+def test_the_first_stage_reads_nothing_or_waits() -> None:
+    assert run(["cat"]).results[0].rc == 0
+    held = Pipeline([["sh", "-c", "read line; exit 7"]], hold_stdin=True)
+    held.start()
+    assert not held.wait(0.2)
+    held.kill()
+    assert held.results[0].rc == 143
+
+
+def test_a_held_input_is_let_go_when_its_stage_ends() -> None:
+    pipeline = run(["true"], ["cat"], hold_stdin=True)
+    assert [result.rc for result in pipeline.results] == [0, 0]
+
+
+def test_kill_ends_whole_groups(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    pipeline = Pipeline([["sh", "-c", f"sleep 300 & echo $! > {note}; trap '' TERM; wait; wait"], ["cat"]])
+    pipeline.start()
+    while not (note.exists() and note.read_text().strip()):
+        assert not pipeline.wait(0.01)
+    pipeline.kill()
+    assert [result.rc for result in pipeline.results][1] in (0, 143)
+    assert not alive(int(note.read_text()))
+    assert not any(alive(pid) for pid in pipeline.pids)
+
+
+def test_a_program_that_is_not_there_ends_those_before_it() -> None:
+    pipeline = Pipeline([["sleep", "300"], ["/no/such/program"]])
+    with pytest.raises(FileNotFoundError):
+        pipeline.start()
+    assert not any(alive(pid) for pid in pipeline.pids)
+
+
+def test_no_descriptor_is_left_open() -> None:
+    before = os.listdir("/proc/self/fd")
+    run(["true"], ["cat"], ["cat"], hold_stdin=True)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_the_span_of_the_stages_is_that_of_the_longest() -> None:
+    pipeline = Pipeline([["sleep", "0.3"], ["true"]])
+    start = pipeline.start()
+    reference = subprocess.Popen(["sleep", "0.3"])
+    assert pipeline.wait(LIMIT_S)
+    reference.wait()
+    assert pipeline.ended is not None
+    assert 0.3 <= pipeline.ended - start <= time.monotonic() - start
+
+
+@pytest.mark.parametrize(
+    ("commands", "blamed"),
+    [
+        ([["true"], ["cat"]], None),
+        ([["yes"], ["sh", "-c", "exit 2"]], 1),
+        ([["sh", "-c", "exit 5"], ["sh", "-c", "cat; exit 2"]], 0),
+        ([["yes"], ["true"]], 0),
+    ],
+)
+def test_the_stage_to_blame(commands: list[list[str]], blamed: int | None) -> None:
+    results = run(*commands).results
+    assert first_cause(results) == (None if blamed is None else results[blamed])

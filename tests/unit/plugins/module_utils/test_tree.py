@@ -1,0 +1,170 @@
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _tree
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._tree import Entry, Manifest
+
+LATIN1 = b"latin1_\xe9"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Four files of 3 + 0 + 5 + 5 bytes under three names of data, two directories, and one of each hard case."""
+    root = tmp_path / "tree"
+    (root / "sub" / "empty").mkdir(parents=True)
+    (root / "a").write_bytes(b"abc")
+    (root / "sub" / "none").write_bytes(b"")
+    (root / "sub" / "new\nline").write_bytes(b"12345")
+    os.link(root / "sub" / "new\nline", root / "sub" / "twin")
+    (root / "link").symlink_to("a")
+    (root / "loop").symlink_to(".")
+    os.mkfifo(root / "fifo")
+    with open(os.path.join(os.fsencode(root), LATIN1), "wb") as stream:
+        stream.write(b"x")
+    return root
+
+
+def entry(**changes: object) -> Entry:
+    return Entry("f", 3, 0o644, 0, 0, 1_000_000_000, sha256="aa")._replace(**changes)  # type: ignore[arg-type]
+
+
+def test_counts_by_hand(tree: Path) -> None:
+    manifest = _tree.scan(tree)
+    assert sorted(manifest.entries) == sorted(
+        [b"a", b"fifo", LATIN1, b"link", b"loop", b"sub", b"sub/empty", b"sub/new\nline", b"sub/none", b"sub/twin"]
+    )
+    assert (manifest.files, manifest.directories, manifest.bytes) == (5, 2, 3 + 0 + 5 + 5 + 1)
+    assert manifest.entries[b"link"].link == b"a"
+    assert manifest.entries[b"fifo"].kind == "p"
+    assert manifest.entries[b"sub/twin"].same == b"sub/new\nline"
+
+
+def test_checksums_are_those_of_sha256sum(tree: Path) -> None:
+    manifest = _tree.scan(tree)
+    for path in (b"a", b"sub/none", b"sub/new\nline", LATIN1):
+        said = subprocess.run(["sha256sum", "-z", "--", path], cwd=tree, stdout=subprocess.PIPE, check=True).stdout
+        assert manifest.entries[path].sha256 == said.split()[0].decode()
+
+
+def test_a_digest_changes_with_one_byte_and_not_with_the_time(tree: Path) -> None:
+    before = _tree.scan(tree)
+    os.utime(tree / "a", (1, 1))
+    later = _tree.scan(tree)
+    assert later.digest == before.digest
+    assert later.meta_digest != before.meta_digest
+    (tree / "a").write_bytes(b"abd")
+    assert _tree.scan(tree).digest != before.digest
+
+
+def test_a_list_survives_packing_and_the_disk(tree: Path, tmp_path: Path) -> None:
+    manifest = _tree.scan(tree)
+    manifest.unreadable[LATIN1] = "reason"
+    _tree.save(manifest, tmp_path / "list")
+    again = _tree.load(tmp_path / "list")
+    assert again.entries == manifest.entries
+    assert again.unreadable == manifest.unreadable
+    assert list(tmp_path.glob("list*")) == [tmp_path / "list"]
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "bm9uc2Vuc2U="])
+def test_a_damaged_list_is_no_list(text: str) -> None:
+    with pytest.raises(ValueError):
+        _tree.unpack(text)
+
+
+def test_known_checksums_stand_until_the_file_changes(tree: Path) -> None:
+    known = _tree.scan(tree)
+    known.entries[b"a"] = known.entries[b"a"]._replace(sha256="kept")
+    known.entries[b"sub/none"] = known.entries[b"sub/none"]._replace(sha256="stale")
+    (tree / "sub" / "none").write_bytes(b"1")
+    again = _tree.scan(tree, known=known)
+    assert again.entries[b"a"].sha256 == "kept"
+    # echo -n 1 | sha256sum
+    assert again.entries[b"sub/none"].sha256 == "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"
+
+
+def test_a_missing_root_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        _tree.scan(tmp_path / "none")
+
+
+def test_only_regular_files_are_opened(tree: Path) -> None:
+    with pytest.raises(OSError, match="regular"):
+        list(_tree.read_whole(os.fsencode(tree / "fifo")))
+
+
+@pytest.mark.parametrize(
+    ("copy", "expected"),
+    [
+        ({}, ["missing: x"]),
+        ({b"x": entry(kind="d")}, ["kind f is d: x"]),
+        ({b"x": entry(size=2)}, ["size 3 is 2: x"]),
+        ({b"x": entry(sha256="bb")}, ["content: x"]),
+        ({b"x": entry(sha256=None)}, ["unreadable: x"]),
+        ({b"x": entry(), LATIN1: entry()}, ["extra: latin1_\\xe9"]),
+        ({b"x": entry()}, []),
+    ],
+)
+def test_what_differs_is_named(copy: dict[bytes, Entry], expected: list[str]) -> None:
+    assert _tree.compare(Manifest({b"x": entry()}), Manifest(copy), _tree.SHA256).mismatches == expected
+
+
+def test_a_time_counts_only_where_nothing_better_is_compared() -> None:
+    source, late = Manifest({b"x": entry()}), Manifest({b"x": entry(mtime_ns=9_000_000_000)})
+    assert _tree.compare(source, late, _tree.SHA256) == ([], {"mtime": 1})
+    assert _tree.compare(source, late, _tree.SIZE_MTIME).mismatches == ["time: x"]
+    assert _tree.compare(source, late, _tree.SIZE_MTIME, [_tree.MTIME]) == ([], {"mtime": 1})
+
+
+def test_part_of_a_second_is_no_difference() -> None:
+    source, copy = Manifest({b"x": entry(mtime_ns=1_900_000_000)}), Manifest({b"x": entry()})
+    assert _tree.compare(source, copy, _tree.SHA256) == ([], {})
+
+
+def test_lost_metadata_is_counted_by_kind() -> None:
+    source = Manifest({b"x": entry(), b"y": entry(same=b"x"), b"z": entry()})
+    copy = Manifest({b"x": entry(mode=0o600), b"y": entry(), b"z": entry(uid=7)})
+    assert _tree.compare(source, copy, _tree.SHA256) == ([], {"mode": 1, "hardlinks": 1, "owner": 1})
+
+
+def test_a_followed_link_excuses_what_it_led_to() -> None:
+    source = Manifest({b"d": entry(kind="l", link=b"e"), b"l": entry(kind="l", link=b"x")})
+    copy = Manifest({b"d": entry(kind="d"), b"d/deep/er": entry(), b"d/deep": entry(kind="d"), b"dx": entry()})
+    assert _tree.compare(source, copy, _tree.SHA256, [_tree.SYMLINKS]) == (["extra: dx"], {"symlinks": 2})
+    assert len(_tree.compare(source, copy, _tree.SHA256).mismatches) == 5
+
+
+def test_a_special_file_may_be_left_out_only_where_declared() -> None:
+    source = Manifest({b"s": entry(kind="s")})
+    assert _tree.compare(source, Manifest({}), _tree.SHA256).mismatches == ["missing: s"]
+    assert _tree.compare(source, Manifest({}), _tree.SHA256, [_tree.SPECIAL_FILES]) == ([], {"special_files": 1})
+
+
+def test_an_unknown_kind_of_loss_is_a_programming_error() -> None:
+    with pytest.raises(ValueError, match="colour"):
+        _tree.compare(Manifest({}), Manifest({}), _tree.SHA256, ["colour"])
+
+
+def test_digests_show_equality_at_once(tree: Path) -> None:
+    manifest = _tree.scan(tree)
+    assert _tree.quick_match(manifest, manifest.digest, manifest.meta_digest)
+    assert not _tree.quick_match(manifest, manifest.digest, "other")
+    manifest.unreadable[b"a"] = "reason"
+    assert not _tree.quick_match(manifest, manifest.digest, manifest.meta_digest)
+
+
+def test_compressibility_of_the_two_extremes(tmp_path: Path) -> None:
+    (tmp_path / "random").write_bytes(os.urandom(100_000))
+    assert _tree.compressibility(tmp_path, _tree.scan(tmp_path)) == pytest.approx(1.0, abs=0.01)
+    (tmp_path / "random").write_bytes(bytes(100_000))
+    assert _tree.compressibility(tmp_path, _tree.scan(tmp_path)) == pytest.approx(0.0, abs=0.02)
+    (tmp_path / "random").write_bytes(b"")
+    assert _tree.compressibility(tmp_path, _tree.scan(tmp_path)) is None

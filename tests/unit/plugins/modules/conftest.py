@@ -1,0 +1,77 @@
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import CopyMethod, Host, Job
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import Ssh
+
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def run_module(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a module's C(main) with options and return its result."""
+
+    def run(module: ModuleType, *, check_mode: bool = False, **options: Any) -> dict[str, Any]:
+        out = io.StringIO()
+        # The unit test's standard output has no reader to lose.
+        for name in ("die_with_controller",):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, lambda _end_all: None)
+        monkeypatch.setattr(
+            "ansible_collections.linkops.bulkcopy.plugins.module_utils._copy.die_with_controller", lambda _end_all: None
+        )
+        with patch_module_args(dict(options, _ansible_check_mode=check_mode)), monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", out)
+            with pytest.raises(SystemExit):
+                module.main()
+        result: dict[str, Any] = json.loads(out.getvalue().strip().splitlines()[-1])
+        return result
+
+    return run
+
+
+def host(end: str, missing: tuple[str, ...] = (), answers: dict[str, str] | None = None) -> Host:
+    """An end that has every program in /bin except C(missing), and answers as told."""
+
+    def ask(argv: list[str]) -> dict[str, Any]:
+        return {"rc": 0, "output": (answers or {}).get(" ".join(argv), "")}
+
+    def which(names: list[str]) -> dict[str, str | None]:
+        return {name: None if name in missing else f"/bin/{name}" for name in names}
+
+    return Host(
+        end, "dc1-a" if end == "source" else "dc2-a", which, ask, lambda program: "-V" if program == "ssh" else None
+    )
+
+
+@pytest.fixture
+def job_for(tmp_path: Path) -> Callable[..., Job]:
+    """What a method is asked in the argv tables: /data to dc2-a:/srv/copy, port 4000."""
+
+    def make(method: CopyMethod, address: str = "198.18.1.2", **hosts: Host) -> Job:
+        openssh = {"/bin/ssh -V": "OpenSSH_9.2p1 Debian-2, OpenSSL 3.0.19"}
+        return Job(
+            method.params,
+            "/data",
+            "/srv/copy",
+            Ssh(address),
+            hosts.get("source", host("source", answers=openssh)),
+            hosts.get("target", host("target")),
+            4000,
+            str(tmp_path),
+        )
+
+    return make

@@ -1,0 +1,346 @@
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whole runs of a copy module on one machine: ssh is stood in for, everything else is real."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _record
+from ansible_collections.linkops.bulkcopy.plugins.modules import link_info, tar_nc, tar_ssh, tree_info
+
+from ..conftest import Programs
+from .conftest import Run
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    source = tmp_path / "source tree"
+    (source / "sub").mkdir(parents=True)
+    for number in range(3):
+        (source / "sub" / f"file {number}").write_bytes(os.urandom(100_000))
+    (source / "link").symlink_to("sub")
+    with open(os.path.join(os.fsencode(source), b"latin1_\xe9"), "wb") as stream:
+        stream.write(b"content")
+    return source
+
+
+@pytest.fixture
+def options(fake_ssh: str, tree: Path, tmp_path: Path) -> dict[str, Any]:
+    return {
+        "src": str(tree),
+        "dest": str(tmp_path / "the copy"),
+        "address": "127.0.0.1",
+        "target_python": sys.executable,
+    }
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, options: dict[str, Any]) -> dict[str, Any]:
+    root = tmp_path / "scratch"
+    root.mkdir()
+    (root / ".linkops-bulkcopy").write_text(json.dumps({"token": "one"}))
+    return dict(options, dest=str(root), scratch=True, scratch_token="one")
+
+
+def same(left: Path, right: Path) -> bool:
+    return subprocess.run(["diff", "-r", "--no-dereference", left, right], check=False).returncode == 0
+
+
+def ours_left(mark: str) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            text = path.read_bytes()
+        except OSError:
+            continue
+        if mark.encode() in text:
+            found.append(text.decode(errors="replace"))
+    return found
+
+
+def test_a_copy_is_made_verified_and_measured(run_module: Run, options: dict[str, Any], tree: Path) -> None:
+    result = run_module(tar_ssh, **options)
+    record = result["record"]
+    assert result["changed"] is True
+    assert (record["status"], record["message"]) == ("ok", "")
+    assert same(tree, Path(options["dest"]))
+    assert result["ansible_facts"]["bulkcopy"] == record
+    assert set(record) == set(_record.new_record())
+    assert record["method"]["label"] == "tar|ssh"
+    assert record["dataset"]["files"] == 4
+    assert record["dataset"]["bytes"] == 3 * 100_000 + 7
+    assert record["verified"] == {"method": "sha256", "files": 4, "mismatches": [], "not_kept": {}}
+    assert [(stage["end"], stage["rc"]) for stage in record["stages"]] == [("source", 0), ("source", 0)]
+    assert record["stages"][0]["argv"][1:] == ["-C", str(tree), "-cf", "-", "--", "."]
+    assert record["setup_s"] == 0
+    assert record["total_s"] == record["wall_s"] <= record["durable_s"]
+    assert record["throughput_Bps"] == pytest.approx(300_007 / record["total_s"], rel=1e-3)
+    assert record["cpu"]["source"]["basis"] == "rusage"
+    # There is no sshd here, so there is no figure, and the record says why.
+    assert record["cpu"]["target"] is None
+    assert "no-sshd-listener" in record["flags"]
+
+
+def test_netcat_copies_too(run_module: Run, options: dict[str, Any], tree: Path) -> None:
+    record = run_module(tar_nc, compression="gzip", **options)["record"]
+    assert (record["status"], record["message"]) == ("ok", "")
+    assert same(tree, Path(options["dest"]))
+    assert [(stage["end"], stage["rc"]) for stage in record["stages"]] == [("target", 0)] * 3 + [("source", 0)] * 3
+    assert record["cpu"]["target"]["basis"] == "agent-children"
+    assert record["setup_s"] > 0
+    assert record["total_s"] == pytest.approx(record["setup_s"] + record["wall_s"], abs=1e-6)
+    assert record["method"]["encrypted"] is False
+
+
+def test_a_measured_copy_is_deleted_after_it_was_verified(
+    run_module: Run, scratch: dict[str, Any], tmp_path: Path
+) -> None:
+    for _twice in range(2):
+        record = run_module(tar_ssh, **scratch)["record"]
+        assert record["status"] == "ok"
+        assert record["verified"]["files"] == 4
+        assert os.listdir(tmp_path / "scratch") == [".linkops-bulkcopy"]
+
+
+@pytest.mark.parametrize("module", [tar_ssh, tar_nc])
+def test_check_mode_tells_the_commands_and_changes_nothing(
+    run_module: Run, options: dict[str, Any], tmp_path: Path, module: Any
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    result = run_module(module, check_mode=True, **options)
+    assert result["changed"] is True
+    assert "ansible_facts" not in result
+    assert result["record"]["status"] == "planned"
+    assert result["record"]["stages"][-1]["argv"][0].endswith(("ssh", "nc"))
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+FAKE_TAR = """#!/bin/sh
+case "$*" in *-xpf*) {body};; esac
+exec /bin/tar "$@"
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "first"),
+    [
+        # A stream cut after its first members: tar itself is content.
+        (
+            'cat >"$2.all"; head -c 103000 "$2.all" | /bin/tar "$@" 2>/dev/null; rm "$2.all"; exit 0',
+            "missing: ",
+        ),
+        (
+            '/bin/tar "$@"; printf X | dd of="$2/sub/file 1" bs=1 seek=5000 conv=notrunc 2>/dev/null; exit 0',
+            "content: sub/file 1",
+        ),
+        ('/bin/tar "$@"; rm "$2/sub/file 2"; exit 0', "missing: sub/file 2"),
+        ('/bin/tar "$@"; touch "$2/more"; exit 0', "extra: more"),
+        ('/bin/tar "$@"; truncate -s 99999 "$2/sub/file 0"; exit 0', "size 100000 is 99999: sub/file 0"),
+        ("cat >/dev/null; exit 0", "missing: latin1_\\xe9"),
+    ],
+)
+def test_a_planted_fault_is_a_corrupt_copy(
+    run_module: Run, options: dict[str, Any], programs: Programs, body: str, first: str
+) -> None:
+    programs.add("tar", FAKE_TAR.format(body=body))
+    result = run_module(tar_ssh, **options)
+    assert result["failed"] is True
+    assert result["record"]["status"] == "corrupt"
+    assert any(line.startswith(first) for line in result["record"]["verified"]["mismatches"])
+    assert [stage["rc"] for stage in result["record"]["stages"]] == [0, 0]
+    assert "differ" in result["msg"]
+
+
+#: A netcat that passes on only the first 150000 of the bytes that it gets, and ends with 0.
+LOSSY_NETCAT = f"""#!{sys.executable}
+import os, socket, sys
+words = sys.argv[1:]
+if words == ["-h"]:
+    print("OpenBSD netcat")
+elif "-l" in words:
+    bound = socket.create_server((words[-2], int(words[-1])))
+    os.write(1, bound.accept()[0].makefile("rb").read()[:150000])
+else:
+    with socket.create_connection((words[-2], int(words[-1]))) as connection:
+        connection.sendall(sys.stdin.buffer.read())
+"""
+
+
+def test_lost_bytes_of_a_stream_are_noticed_though_all_exit_0(
+    run_module: Run, options: dict[str, Any], programs: Programs
+) -> None:
+    """As some pairs of netcats do when the listener's input ends early."""
+    programs.add("nc", LOSSY_NETCAT)
+    programs.add("tar", FAKE_TAR.format(body='/bin/tar "$@" 2>/dev/null; exit 0'))
+    result = run_module(tar_nc, **options)
+    record = result["record"]
+    assert [stage["rc"] for stage in record["stages"]] == [0, 0, 0, 0]
+    assert record["status"] == "corrupt"
+    assert re.fullmatch(r"every program ended with 0, but \d{6} of the stream's \d{6} bytes arrived", result["msg"])
+    assert "truncated" in record["flags"]
+
+
+def test_a_failed_stage_fails_the_run_with_its_own_words(
+    run_module: Run, options: dict[str, Any], programs: Programs
+) -> None:
+    programs.add(
+        "tar",
+        '#!/bin/sh\ncase "$*" in *-cf*) /bin/tar "$@"; echo disk on fire >&2; exit 9;; esac\nexec /bin/tar "$@"\n',
+    )
+    result = run_module(tar_ssh, **options)
+    assert result["failed"] is True
+    assert result["record"]["status"] == "failed"
+    assert result["msg"] == f"tar on source {os.uname().nodename} ended with 9: disk on fire"
+    assert [stage["rc"] for stage in result["record"]["stages"]] == [9, 0]
+
+
+def test_a_receiver_s_failure_is_blamed_on_the_receiver(
+    run_module: Run, options: dict[str, Any], programs: Programs
+) -> None:
+    programs.add("tar", FAKE_TAR.format(body="echo no space >&2; exit 2"))
+    result = run_module(tar_nc, **options)
+    assert result["record"]["status"] == "failed"
+    assert result["msg"] == "tar on target 127.0.0.1 ended with 2: no space"
+
+
+@pytest.mark.parametrize("module", [tar_ssh, tar_nc])
+def test_a_hanging_copy_is_ended_at_both_ends(
+    run_module: Run, options: dict[str, Any], programs: Programs, module: Any, tmp_path: Path
+) -> None:
+    mark = f"{os.getpid()}.25"
+    programs.add("tar", FAKE_TAR.format(body=f"exec sleep 3000{mark}"))
+    result = run_module(module, timeout_s=0.5, **options)
+    record = result["record"]
+    assert record["status"] == "timeout"
+    assert "did not end within 0.5 s" in result["msg"]
+    assert record["total_s"] >= 0.5
+    assert record["durable_s"] is None
+    assert ours_left(f"3000{mark}") == []
+    assert ours_left(str(options["dest"])) == []
+
+
+def test_a_source_that_changes_is_flagged(run_module: Run, options: dict[str, Any], programs: Programs) -> None:
+    programs.add("tar", FAKE_TAR.format(body=f"/bin/tar \"$@\"; echo more >> '{options['src']}/late'; exit 0"))
+    result = run_module(tar_ssh, **options)
+    assert "source-changed" in result["record"]["flags"]
+    assert result["record"]["status"] == "corrupt"
+
+
+def test_what_was_not_verified_is_flagged(run_module: Run, options: dict[str, Any]) -> None:
+    record = run_module(tar_ssh, verify="none", **options)["record"]
+    assert record["status"] == "ok"
+    assert "not-verified" in record["flags"]
+
+
+@pytest.mark.parametrize("cache", ["warm", "as-is"])
+def test_the_state_of_the_cache_is_recorded(run_module: Run, options: dict[str, Any], cache: str) -> None:
+    record = run_module(tar_ssh, cache=cache, **options)["record"]
+    assert record["cache"] == {"requested": cache, "achieved": None if cache == "as-is" else "warm"}
+
+
+def test_a_saved_list_spares_reading_the_source(run_module: Run, options: dict[str, Any], tmp_path: Path) -> None:
+    listed = run_module(tree_info, path=options["src"], manifest=str(tmp_path / "list"))
+    assert listed["changed"] is True
+    assert (listed["tree"]["files"], listed["tree"]["directories"], listed["tree"]["bytes"]) == (4, 1, 300_007)
+    assert listed["tree"]["compressibility"] == pytest.approx(1.0, abs=0.01)
+    assert run_module(tree_info, path=options["src"], manifest=str(tmp_path / "list"))["changed"] is False
+    record = run_module(tar_ssh, manifest=str(tmp_path / "list"), **options)["record"]
+    assert record["dataset"]["digest"] == listed["tree"]["digest"]
+
+
+class TestRefusals:
+    """Bad input: one sentence that says what and where, and nothing is written."""
+
+    def refused(self, run_module: Run, options: dict[str, Any], **changes: Any) -> str:
+        result = run_module(tar_ssh, **{**options, **changes})
+        assert result["failed"] is True
+        assert result["record"]["stages"] == []
+        assert result["record"]["total_s"] is None
+        message: str = result["msg"]
+        assert "\n" not in message
+        return message
+
+    def test_missing_source(self, run_module: Run, options: dict[str, Any]) -> None:
+        assert "has no /no/such/tree" in self.refused(run_module, options, src="/no/such/tree")
+
+    def test_source_is_a_file(self, run_module: Run, options: dict[str, Any]) -> None:
+        assert "is not a directory" in self.refused(run_module, options, src="/etc/passwd")
+
+    def test_relative_destination(self, run_module: Run, options: dict[str, Any]) -> None:
+        assert "not an absolute path" in self.refused(run_module, options, dest="copy")
+
+    def test_destination_in_use(self, run_module: Run, options: dict[str, Any], tmp_path: Path) -> None:
+        (tmp_path / "the copy").mkdir()
+        (tmp_path / "the copy" / "precious").touch()
+        assert "is not empty" in self.refused(run_module, options)
+        assert (tmp_path / "the copy" / "precious").exists()
+
+    def test_destination_in_the_source(self, run_module: Run, options: dict[str, Any], tree: Path) -> None:
+        assert "lie in each other" in self.refused(run_module, options, dest=str(tree / "sub" / "copy"))
+        assert not (tree / "sub" / "copy").exists()
+
+    def test_source_in_the_destination(self, run_module: Run, options: dict[str, Any], tmp_path: Path) -> None:
+        (tmp_path / "empty").mkdir()
+        assert "lie in each other" in self.refused(
+            run_module, options, src=str(tmp_path / "empty"), dest=str(tmp_path / "empty")
+        )
+
+    def test_scratch_that_is_not_ours(self, run_module: Run, options: dict[str, Any], tmp_path: Path) -> None:
+        (tmp_path / "theirs").mkdir()
+        assert "not ours" in self.refused(run_module, options, dest=str(tmp_path / "theirs"), scratch=True)
+
+    def test_another_machine_s_scratch(self, run_module: Run, scratch: dict[str, Any]) -> None:
+        assert "is not the machine" in self.refused(run_module, scratch, scratch_token="two")
+
+    def test_no_room(
+        self, run_module: Run, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tree: Path
+    ) -> None:
+        os.truncate(tree / "sub" / "file 0", 1 << 43)
+        message = self.refused(run_module, options, verify="size-mtime")
+        assert "free at" in message
+        assert "8.8 TB" in message
+
+    def test_login_refused(self, run_module: Run, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("FAKE_SSH_REFUSAL", "copy@127.0.0.1: Permission denied (publickey).")
+        assert "refuses the login" in self.refused(run_module, options)
+
+    def test_unreachable(self, run_module: Run, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("FAKE_SSH_REFUSAL", "ssh: connect to host 127.0.0.1 port 22: Connection refused")
+        result = run_module(tar_ssh, **options)
+        assert result["record"]["status"] == "unreachable"
+
+
+def test_link_info_measures_and_names(
+    run_module: Run, scratch: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = {key: scratch[key] for key in ("address", "target_python", "scratch_token")}
+    result = run_module(link_info, scratch_dir=scratch["dest"], **looked)
+    assert result["link"]["device"] == "lo"
+    assert result["link"]["connect_s"] > 0
+    assert result["target"]["room"]["bytes"] > 0
+    assert result["flags"] == []
+    monkeypatch.setenv("FAKE_SSH_NOISE", "hello")
+    assert run_module(link_info, **looked)["flags"] == ["shell-not-clean"]
+    refused = run_module(link_info, scratch_dir=scratch["dest"], **dict(looked, scratch_token="two"))
+    assert refused["failed"] is True
+    assert "is not the machine" in refused["msg"]
+
+
+def test_what_ssh_negotiated_is_read() -> None:
+    said = "debug1: kex: client->server cipher: chacha20-poly1305@openssh.com MAC: <implicit> compression: none\n"
+    assert link_info.negotiated(said) == {
+        "cipher": "chacha20-poly1305@openssh.com",
+        "mac": "implicit",
+        "compression": "none",
+    }
+    assert link_info.negotiated("nothing") == {"cipher": None, "mac": None, "compression": None}
