@@ -36,7 +36,7 @@ benchmark: ## measure every method on every link of the inventory and print the 
 	@tools/setup benchmark "$$INVENTORY"
 	@touch .cache/started
 	@status=0; $(PLAYBOOK) playbooks/benchmark.yml $(ARGS) || status=$$?; \
-		if [ results/latest -nt .cache/started ]; then echo "Results: $$(readlink -f results/latest)"; fi; \
+		if [ -n "$$(find -H results/latest -maxdepth 1 -newer .cache/started 2>/dev/null)" ]; then echo "Results: $$(readlink -f results/latest)"; fi; \
 		exit $$status
 
 # Nothing is printed after pytest's own count.
