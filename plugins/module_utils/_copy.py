@@ -445,7 +445,7 @@ class Run:
             flushed = True
         durable_s = setup_s + time.monotonic() - start
         record["setup_s"], record["wall_s"] = round(setup_s, 6), round(wall_s, 6)
-        record["total_s"] = round(setup_s + wall_s, 6)
+        record["total_s"] = round(record["setup_s"] + record["wall_s"], 6)
         record["durable_s"] = round(durable_s, 6) if flushed else None
         record["stages"] = self.far_results_as_record() + [result.as_record("source") for result in pipeline.results]
         record["wire"] = _counters.wire_between(wire_before, wire_after)
