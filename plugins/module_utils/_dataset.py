@@ -25,6 +25,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import signal
 import stat
 import statistics
@@ -123,7 +124,8 @@ def shape(name: str) -> tuple[Part, ...]:
         raise DatasetError(f"there is no dataset shape '{name}': choose one of {known}, or describe parts") from None
 
 
-def _check_name(name: str, what: str) -> None:
+def check_name(name: str, what: str) -> None:
+    """Refuse what cannot be the name of a directory or file, or would print badly."""
     if not name or name in (".", "..") or "/" in name or not name.isprintable():
         raise DatasetError(f"{what} {name!r} cannot be a file name: use a plain name without '/'")
     if len(name.encode("utf-8", "surrogatepass")) > 64:
@@ -136,7 +138,7 @@ def check_parts(parts: Sequence[Part]) -> None:
         raise DatasetError("a dataset needs at least one part: name a shape or describe parts")
     seen: set[str] = set()
     for part in parts:
-        _check_name(part.name, "part name")
+        check_name(part.name, "part name")
         if part.name in seen:
             raise DatasetError(f"two parts are called '{part.name}': give each part its own name")
         seen.add(part.name)
@@ -152,7 +154,7 @@ def check_parts(parts: Sequence[Part]) -> None:
         if not 0 <= part.size_spread <= 3:
             raise DatasetError(f"{where} has size_spread {part.size_spread}: it must be from 0 to 3")
         if part.suffix:
-            _check_name("f" + part.suffix, f"suffix of {where}, as in")
+            check_name("f" + part.suffix, f"suffix of {where}, as in")
 
 
 def description(parts: Sequence[Part], scale: float) -> dict[str, Any]:
@@ -199,7 +201,11 @@ def size_classes(mean: int, spread: float) -> list[int]:
     quantiles = [math.exp(spread * normal.inv_cdf((k + 0.5) / _SIZE_CLASSES)) for k in range(_SIZE_CLASSES)]
     factor = mean * _SIZE_CLASSES / sum(quantiles)
     sizes = [max(1, round(quantile * factor)) for quantile in quantiles]
-    sizes[-1] += mean * _SIZE_CLASSES - sum(sizes)
+    over = sum(sizes) - mean * _SIZE_CLASSES  # by rounding
+    for k in reversed(range(_SIZE_CLASSES)):
+        change = min(over, sizes[k] - 1)
+        sizes[k] -= change
+        over -= change
     return sizes
 
 
@@ -286,6 +292,12 @@ _WORDS = (
 # One token for each byte value, so that random bytes become text that packs like source text.
 TOKENS = tuple((form % word).encode("ascii") for word in _WORDS for form in ("%s ", "%s(", "%s = ", "%s;\n"))
 _LEAST_TOKEN = min(len(token) for token in TOKENS)
+
+
+def require_dd() -> None:
+    """Refuse before anything is touched where there is no dd."""
+    if shutil.which("dd") is None:
+        raise DatasetError("this host has no dd, which makes the random bytes: install coreutils")
 
 
 class ByteSource(Protocol):
@@ -899,6 +911,8 @@ def present(
     state = load_state(path)
     work = assess(path, plan, state, found, check)
     require_space(path, work, found, statvfs)
+    if work.make:
+        require_dd()
     if work.needed and not dry_run:
         _apply(path, plan, state, found, work)
     return Result(

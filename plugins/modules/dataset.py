@@ -246,6 +246,8 @@ def main() -> None:
     started = time.monotonic()
     try:
         path = _dataset.check_path(params["path"])
+        if params["name"] is not None:
+            _dataset.check_name(params["name"], "dataset name")
         if params["state"] == "absent":
             result = _dataset.absent(path, dry_run=module.check_mode)
         else:
