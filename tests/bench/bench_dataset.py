@@ -28,9 +28,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "plugins" / "module_utils"))
+sys.path.insert(0, str(ROOT / ".cache" / "collections"))
 
-import _dataset  # noqa: E402
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _dataset  # noqa: E402
 
 
 def dd(directory: Path) -> None:
