@@ -788,7 +788,7 @@ def require_space(
     block = filesystem.f_frsize or filesystem.f_bsize or 4096
     files = len(work.make)
     directories = len(work.make_directories)
-    beside = 2 * (files * 250 + block)  # journal and manifest
+    beside = files * 600 + 2 * block  # journal, manifest, directory entries
     need = sum(-(-planned.size // block) * block for planned in work.make) + directories * block + beside
     freed = [found.files[name] for name in work.remove_files]
     freed += [found.files[planned.path] for planned in work.make if planned.path in found.files]

@@ -559,8 +559,8 @@ def filesystem(bavail: int = 10**6, files: int = 10**6, favail: int = 10**6) -> 
     return lambda _path: result
 
 
-# 9 files of 2 blocks, 3 of 18, 5 directories of 1; journal and manifest 2 * (12 * 250 + 4096) bytes
-NEED = (9 * 2 + 3 * 18 + 5) * 4096 + 2 * (12 * 250 + 4096)
+# 9 files of 2 blocks, 3 of 18, 5 directories of 1; journal, manifest and directory entries 12 * 600 + 2 * 4096 bytes
+NEED = (9 * 2 + 3 * 18 + 5) * 4096 + 12 * 600 + 2 * 4096
 
 
 def test_too_little_space_is_refused_before_the_first_byte(tree: Path) -> None:
