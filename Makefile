@@ -82,7 +82,7 @@ lab-up: ## bring up the embedded lab and leave it up
 
 lab-down: ## take the embedded lab down
 	@tools/setup lab
-	@$(PLAYBOOK) playbooks/lab.yml -e bulkcopy_lab_state=absent $(ARGS)
+	@$(PLAYBOOK) playbooks/lab.yml -e lab_state=absent $(ARGS)
 
 setup: ## install what the other targets need, and do nothing more
 	@tools/setup test
