@@ -45,7 +45,7 @@ NEW = ".new"
 SSHD_START_S = 15.0
 STOP_S = 10.0
 TERM_S = 1.0
-REAP_S = 3.0
+REAP_S = 2.0
 POLL_S = 0.02
 GONE = (
     "Cannot find device",
@@ -170,6 +170,7 @@ class Machine:
         self.programs: dict[str, str] = {}
         self.state: State = State("", "")
         self.recorded = False  # whether there is a state file
+        self.ended: list[Process] = []
 
     # --- looking ---
 
@@ -560,6 +561,7 @@ class Machine:
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.state_dir, STATE_FILE))
             os.rmdir(self.state_dir)
+        _await_reaping(self.ended)
         return actions
 
     def _undo_directories(self) -> None:
@@ -577,13 +579,11 @@ class Machine:
     def _stop_host(self, name: str) -> None:
         """End all processes of ours in a host, those included that start meanwhile."""
         deadline = time.monotonic() + STOP_S
-        ended: list[Process] = []
         while True:
             ours = _lab.lab_processes(PROC, self.state)[0][name]
             if not ours:
-                _await_reaping(ended)
                 return
-            ended += ours
+            self.ended += ours
             if time.monotonic() > deadline:
                 raise LabError(
                     f"process {ours[0].pid} ({ours[0].name}) of host {name} does not end: end it, then try again"
@@ -645,6 +645,9 @@ def _same(process: Process) -> bool:
 def _await_reaping(processes: Sequence[Process]) -> None:
     """Some init processes take a second to collect what has ended; until then it is in `ps`."""
     deadline = time.monotonic() + REAP_S
+    for item in processes:
+        with suppress(ChildProcessError):
+            os.waitpid(item.pid, os.WNOHANG)
     while time.monotonic() < deadline and any(os.path.exists(os.path.join(PROC, str(item.pid))) for item in processes):
         time.sleep(POLL_S)
 
