@@ -25,7 +25,7 @@ NETWORK = ipaddress.ip_network("198.18.0.0/15")  # RFC 2544: reserved for benchm
 MTU = 1500
 BURST_BYTES = 32 * 1024  # a larger bucket lets more than the rate through
 QUEUE_MS = 50
-MAX_RATE_MBIT = 100000
+MIN_RATE_MBIT, MAX_RATE_MBIT = 0.01, 10000  # where tc keeps the bucket's size
 MANAGEMENT_DEVICE = "mgmt0"
 ENVIRONMENT_MARK = "LINKOPS_BULKCOPY_LAB"
 MARK_PREFIX = "linkops-bulkcopy-lab:"
@@ -178,9 +178,9 @@ def _rate_bps(value: Any, where: str) -> int | None:
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
-    if not 0.001 <= number <= MAX_RATE_MBIT:
+    if not MIN_RATE_MBIT <= number <= MAX_RATE_MBIT:
         raise LabError(
-            f"{where}: rate_mbit {_show(value)} is not a rate: give Mbit/s as a number from 0.001 to {MAX_RATE_MBIT}, "
+            f"{where}: rate_mbit {_show(value)} is not a rate: give Mbit/s as a number from {MIN_RATE_MBIT} to {MAX_RATE_MBIT}, "
             "or leave it out for no limit"
         )
     return round(number * 1e6)

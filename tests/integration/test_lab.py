@@ -194,7 +194,7 @@ def test_other_links_converge() -> None:
     assert actions == [f"write {STATE_DIR}/known_hosts", "create link a-link-with-a-long-name"]
 
 
-@pytest.mark.parametrize("rate", [0.001, 0.3, 2.5, 9999, 100000])
+@pytest.mark.parametrize("rate", [0.01, 0.3, 2.5, 10000])
 def test_any_rate_is_recognised_again(rate: float) -> None:
     up({**SLOW, "lab": {"rate_mbit": rate}})
     assert up({**SLOW, "lab": {"rate_mbit": rate}})[0] == []
@@ -224,8 +224,8 @@ def killed_up(effect: int) -> bool:
                 (_lab_system, "run"),
                 (_lab_system, "_write"),
                 (_lab_system, "_mkdir"),
-                (_lab_system.os, "rename"),
-                (_lab_system.subprocess, "Popen"),
+                (os, "rename"),
+                (subprocess, "Popen"),
                 (_lab_system.Machine, "_await_sshd"),
             ):
                 setattr(owner, name, counted(getattr(owner, name)))
@@ -239,7 +239,8 @@ def killed_up(effect: int) -> bool:
     return code == 9
 
 
-def test_killed_anywhere() -> None:
+def test_killed_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_lab_system, "REAP_S", 0.0)  # what has ended but is not collected has no command line
     before = traces()
     effect = 0
     while True:
