@@ -180,8 +180,8 @@ def _rate_bps(value: Any, where: str) -> int | None:
         number = math.nan
     if not MIN_RATE_MBIT <= number <= MAX_RATE_MBIT:
         raise LabError(
-            f"{where}: rate_mbit {_show(value)} is not a rate: give Mbit/s as a number from {MIN_RATE_MBIT} to {MAX_RATE_MBIT}, "
-            "or leave it out for no limit"
+            f"{where}: rate_mbit {_show(value)} is not a rate: give Mbit/s as a number "
+            f"from {MIN_RATE_MBIT} to {MAX_RATE_MBIT}, or leave it out for no limit"
         )
     return round(number * 1e6)
 

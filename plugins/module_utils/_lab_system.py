@@ -171,6 +171,7 @@ class Machine:
         self.state: State = State("", "")
         self.recorded = False  # whether there is a state file
         self.ended: list[Process] = []
+        self.left: list[str] = []  # what `down` did not touch, and why
 
     # --- looking ---
 
@@ -231,9 +232,8 @@ class Machine:
         alias = found[0].get("ifalias")
         return str(alias) if alias is not None else None
 
-    def left_by_others(self) -> list[Process]:
+    def others(self) -> list[Process]:
         """Processes in the lab's namespaces that the lab did not start and will not end."""
-        self.load()
         return _lab.lab_processes(PROC, self.state)[1]
 
     # --- up ---
@@ -527,16 +527,19 @@ class Machine:
         self.load()
         actions: list[str] = []
         data = []
-        for path in (self.state.data_dir, self.data_dir):
-            # Without a state file (a reboot empties /run) a directory that is not ours is simply not ours.
-            if path and path not in data and os.path.lexists(path):
+        for path in sorted({self.state.data_dir, self.data_dir}):
+            # Also without a state file: a reboot empties /run.
+            if path and os.path.lexists(path):
                 try:
                     self._check_data(path)
-                except LabError:
-                    if path == self.state.data_dir:
-                        raise
+                except LabError as error:
+                    self.left.append(str(error))
                     continue
                 data.append(path)
+        for process in self.others():
+            self.left.append(
+                f"process {process.pid} ({process.name}) runs in a namespace of the lab and was not started by it"
+            )
         steps: list[Step] = []
         if self.recorded:
             find_programs(["ip", "tc"])

@@ -210,13 +210,9 @@ def main() -> None:
         else:
             _lab_system.need_root()
             with _lab_system.locked(options["state_dir"]):
-                others = machine.left_by_others()
                 actions = machine.down(module.check_mode)
-            for process in others:
-                module.warn(
-                    f"Process {process.pid} ({process.name}) runs in a network namespace of the lab "
-                    "and was not started by it: left alone."
-                )
+            for reason in machine.left:
+                module.warn(f"Left alone: {reason}.")
     except (_lab.LabError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=bool(actions), actions=actions, **result)

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +108,16 @@ def nothing_left() -> Iterator[None]:
         assert after[key] == before[key], key
 
 
+@pytest.fixture
+def netns_directory(nothing_left: None) -> Iterator[None]:
+    """Undo the mount that a test's own first `ip netns add` makes, which outlives its namespace."""
+    there = os.path.lexists("/run/netns")
+    yield
+    if not there and not names():
+        shell("umount", "/run/netns", check=False)
+        shell("rmdir", "/run/netns", check=False)
+
+
 def test_second_up_changes_nothing() -> None:
     first, machine = up()
     assert "create network namespace bctest-a" in first
@@ -200,8 +210,8 @@ def test_any_rate_is_recognised_again(rate: float) -> None:
     assert up({**SLOW, "lab": {"rate_mbit": rate}})[0] == []
 
 
-def killed_up(effect: int) -> bool:
-    """Bring the lab up in a child that ends, without any tidying, at its nth effect on the system.
+def killed(action: Callable[[], Any], effect: int) -> bool:
+    """Do it in a child that ends, without any tidying, at its nth effect on the system.
 
     True where it was killed, False where it had fewer effects.
     """
@@ -224,12 +234,16 @@ def killed_up(effect: int) -> bool:
                 (_lab_system, "run"),
                 (_lab_system, "_write"),
                 (_lab_system, "_mkdir"),
+                (_lab_system, "_remove"),
+                (_lab_system, "_signal"),
                 (os, "rename"),
+                (os, "unlink"),
+                (os, "rmdir"),
                 (subprocess, "Popen"),
                 (_lab_system.Machine, "_await_sshd"),
             ):
                 setattr(owner, name, counted(getattr(owner, name)))
-            up(SLOW)
+            action()
             os._exit(0)
         finally:
             os._exit(1)
@@ -245,17 +259,38 @@ def test_killed_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     effect = 0
     while True:
         effect += 1
-        killed = killed_up(effect)
-        if effect % 3 == 0 or not killed:
+        unfinished = killed(lambda: up(SLOW), effect)
+        if effect % 3 == 0 or not unfinished:
             up(SLOW)
             assert up(SLOW)[0] == [], effect
         down()
         after = traces()
         for key in before.keys() & after.keys():
             assert after[key] == before[key], (effect, key)
-        if not killed:
+        if not unfinished:
             break
     assert effect > 40
+
+
+def test_removal_killed_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_lab_system, "REAP_S", 0.0)
+    before = traces()
+    effect = 0
+    while True:
+        effect += 1
+        up(SLOW)
+        Path(DATA_DIR, "a").mkdir()
+        unfinished = killed(down, effect)
+        if effect % 3 == 0:
+            up(SLOW)
+            assert up(SLOW)[0] == [], effect
+        down()
+        after = traces()
+        for key in before.keys() & after.keys():
+            assert after[key] == before[key], (effect, key)
+        if not unfinished:
+            break
+    assert effect > 15
 
 
 def test_dead_sshd_and_what_it_left() -> None:
@@ -274,7 +309,7 @@ def test_dead_sshd_and_what_it_left() -> None:
         assert actions == ["start sshd on host a"]
         assert shell(*ssh(HOSTS["a"]["address"], "echo", "here")) == "here\n"
         assert session.poll() is None
-        assert [process.pid for process in machine.left_by_others()] == [stranger.pid]
+        assert [process.pid for process in machine.others()] == [stranger.pid]
         assert "end the processes of host a" in down()
         assert session.wait(10) == 255
         assert stranger.poll() is None
@@ -308,6 +343,7 @@ def test_namespace_deleted_by_hand() -> None:
     shell("ip", "netns", "delete", "bctest-b")
 
 
+@pytest.mark.usefixtures("netns_directory")
 def test_namespace_of_others_is_left_alone() -> None:
     shell("ip", "netns", "add", "bctest-b")
     try:
@@ -319,9 +355,9 @@ def test_namespace_of_others_is_left_alone() -> None:
         assert "bctest-b" in names()
     finally:
         shell("ip", "netns", "delete", "bctest-b")
-        undo_first_netns()
 
 
+@pytest.mark.usefixtures("netns_directory")
 def test_namespace_of_others_with_a_recorded_name() -> None:
     up(SLOW)
     shell("ip", "netns", "delete", "bctest-b")
@@ -333,14 +369,6 @@ def test_namespace_of_others_with_a_recorded_name() -> None:
         assert "bctest-b" in names()
     finally:
         shell("ip", "netns", "delete", "bctest-b")
-        undo_first_netns()
-
-
-def undo_first_netns() -> None:
-    """The mount that this test's own `ip netns add` made, which outlives it."""
-    if not names():
-        shell("umount", "/run/netns", check=False)
-        shell("rmdir", "/run/netns", check=False)
 
 
 def test_interface_of_others_is_left_alone() -> None:
