@@ -1,0 +1,524 @@
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The lab on this machine, under names and addresses that the embedded lab does not use."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _lab, _lab_system
+
+PREFIX = "bctest-"
+STATE_DIR = "/run/linkops-bulkcopy-labtest"
+DATA_DIR = "/var/tmp/linkops-bulkcopy-labtest"
+HOSTS = {"a": {"address": "198.19.200.11"}, "b": {"address": "198.19.200.12"}, "c": {"address": "198.19.200.13"}}
+SLOW = {"name": "slow", "source": "a", "target": "b", "address": "198.19.201.2", "lab": {"rate_mbit": 100}}
+FAST = {"name": "fast", "source": "a", "target": "b", "address": "198.19.202.2", "lab": {"rate_mbit": 1000}}
+FREE = {"name": "a-link-with-a-long-name", "source": "c", "target": "b", "address": "198.19.203.2", "ssh_port": 2022}
+REPOSITORY = Path(__file__).parents[2]
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="the lab needs root: network namespaces and sshd"),
+    pytest.mark.skipif(
+        any(shutil.which(name, path=_lab_system.SEARCH) is None for name in _lab_system.PACKAGES),
+        reason="the lab needs " + ", ".join(_lab_system.PACKAGES),
+    ),
+]
+
+
+def up(*links: dict[str, Any], check: bool = False) -> tuple[list[str], _lab_system.Machine]:
+    lab = _lab.wanted_lab(links or [SLOW, FAST], HOSTS, PREFIX, STATE_DIR, DATA_DIR, "198.19.200.1")
+    with _lab_system.locked(STATE_DIR):
+        machine = _lab_system.Machine(STATE_DIR, DATA_DIR)
+        return machine.up(lab, check), machine
+
+
+def down(check: bool = False) -> list[str]:
+    with _lab_system.locked(STATE_DIR):
+        return _lab_system.Machine(STATE_DIR, DATA_DIR).down(check)
+
+
+def shell(*argv: str, check: bool = True) -> str:
+    return subprocess.run(
+        argv, check=check, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60
+    ).stdout
+
+
+def ssh(address: str, *words: str, port: int = 22) -> list[str]:
+    options = ["BatchMode=yes", "StrictHostKeyChecking=yes", "IdentitiesOnly=yes", "GlobalKnownHostsFile=/dev/null"]
+    options.append(f"UserKnownHostsFile={STATE_DIR}/known_hosts")
+    argv = ["ssh", "-F", "none", "-i", f"{STATE_DIR}/id_ed25519", "-p", str(port)]
+    for option in options:
+        argv += ["-o", option]
+    return [*argv, f"root@{address}", *words]
+
+
+def names() -> set[str]:
+    return {line.split()[0] for line in shell("ip", "netns").splitlines()}
+
+
+def traces() -> dict[str, Any]:
+    """What a lab could leave behind."""
+    processes = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                command = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if STATE_DIR.encode() in command and entry.name != str(os.getpid()):
+                processes.append(command)
+    interfaces = {item["ifname"] for item in json.loads(shell("ip", "-json", "link", "show"))}
+    own = {_lab.management_device(_lab.netns_name(PREFIX, host)) for host in HOSTS}
+    found: dict[str, Any] = {
+        "namespaces": {name for name in names() if name.startswith(PREFIX)},
+        "interfaces": interfaces & own,
+        "processes": processes,
+        "files": [path for path in (STATE_DIR, STATE_DIR + ".lock", DATA_DIR) if os.path.lexists(path)],
+    }
+    if not names() - found["namespaces"]:  # else somebody else's namespaces keep it
+        found["mounts"] = Path("/proc/self/mountinfo").read_text()
+        found["netns directory"] = os.path.lexists("/run/netns")
+    if not any("sshd" in line for line in shell("ps", "-eo", "comm").splitlines()):
+        found["sshd directory"] = os.path.lexists("/run/sshd")
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    down()
+    before = traces()
+    assert not before["namespaces"]
+    yield
+    down()
+    after = traces()
+    for key in before.keys() & after.keys():
+        assert after[key] == before[key], key
+
+
+@pytest.fixture
+def netns_directory(nothing_left: None) -> Iterator[None]:
+    """Undo the mount that a test's own first `ip netns add` makes, which outlives its namespace."""
+    there = os.path.lexists("/run/netns")
+    yield
+    if not there and not names():
+        shell("umount", "/run/netns", check=False)
+        shell("rmdir", "/run/netns", check=False)
+
+
+def test_second_up_changes_nothing() -> None:
+    first, machine = up()
+    assert "create network namespace bctest-a" in first
+    pids = {name: item.sshd_pid for name, item in machine.state.hosts.items()}
+    text = Path(STATE_DIR, "state.json").read_text()
+    second, machine = up()
+    assert second == []
+    assert {name: item.sshd_pid for name, item in machine.state.hosts.items()} == pids
+    assert Path(STATE_DIR, "state.json").read_text() == text
+    assert os.stat(STATE_DIR).st_mode & 0o777 == 0o700
+    assert down() != []
+    assert down() == []
+
+
+def test_check_mode_makes_nothing() -> None:
+    before = traces()
+    foreseen, _machine = up(check=True)
+    assert traces() == before
+    done, _machine = up()
+    assert [action for action in done if not action.startswith("write ")] == foreseen
+    foreseen_end = down(check=True)
+    assert up()[0] == []
+    assert down() == foreseen_end
+
+
+def test_logins_check_host_keys() -> None:
+    up(SLOW, FREE)
+    for host in ("a", "b", "c"):
+        address = HOSTS[host]["address"]
+        assert shell(*ssh(address, "ip", "netns", "identify")).strip() == f"bctest-{host}"
+    slow = ssh("198.19.201.2", "ip", "netns", "identify")
+    assert shell(*ssh(HOSTS["a"]["address"], *slow)).strip() == "bctest-b"
+    free = ssh("198.19.203.2", "ip", "netns", "identify", port=2022)
+    assert shell(*ssh(HOSTS["c"]["address"], *free)).strip() == "bctest-b"
+    Path(STATE_DIR, "known_hosts").write_text("")
+    refused = subprocess.run(ssh(HOSTS["a"]["address"], "true"), capture_output=True, text=True, check=False)
+    assert refused.returncode == 255
+    assert "Host key verification failed" in refused.stderr
+    assert up(SLOW, FREE)[0] == [f"write {STATE_DIR}/known_hosts"]
+
+
+@pytest.mark.skipif(shutil.which("iperf3") is None, reason="iperf3 is not installed")
+@pytest.mark.parametrize(
+    ("address", "reverse", "least", "most"),
+    # A full frame of 1514 bytes carries 1448 bytes of data: 95.6 % of the rate.
+    [("198.19.201.2", False, 90, 97), ("198.19.201.2", True, 90, 97), ("198.19.202.2", False, 500, 970)],
+)
+def test_rate(address: str, reverse: bool, least: float, most: float) -> None:
+    up()
+    server = subprocess.Popen(
+        ["ip", "netns", "exec", "bctest-b", "iperf3", "-s", "-1", "-B", address], stdout=subprocess.DEVNULL
+    )
+    try:
+        table = Path(f"/proc/{server.pid}/net/tcp")
+        deadline = time.monotonic() + 10
+        while 5201 not in _lab.listening_ports(table.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        client = ["ip", "netns", "exec", "bctest-a", "iperf3", "-c", address, "-t", "3", "--json"]
+        result = json.loads(shell(*client, *(["-R"] if reverse else [])))
+    finally:
+        server.kill()
+        server.wait()
+    assert least <= result["end"]["sum_received"]["bits_per_second"] / 1e6 <= most
+
+
+def test_other_links_converge() -> None:
+    _actions, machine = up(SLOW, FAST)
+    pid = machine.state.hosts["a"].sshd_pid
+    faster = {**SLOW, "lab": {"rate_mbit": 250}}
+    assert up(faster, FAST)[0] == ["set the rate of link slow"]
+    assert up({**SLOW, "lab": {}}, FAST)[0] == ["set the rate of link slow"]
+    actions, machine = up(FAST, FREE)
+    assert "remove link slow" in actions
+    assert "create link a-link-with-a-long-name" in actions
+    assert "create network namespace bctest-c" in actions
+    assert machine.state.hosts["a"].sshd_pid == pid
+    actions, machine = up(FREE)
+    assert "remove network namespace bctest-a" in actions
+    assert names() >= {"bctest-b", "bctest-c"}
+    assert "bctest-a" not in names()
+    assert up(FREE)[0] == []
+    elsewhere = {**FREE, "address": "198.19.203.9"}
+    actions, _machine = up(elsewhere)
+    assert actions == [f"write {STATE_DIR}/known_hosts", "create link a-link-with-a-long-name"]
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.3, 2.5, 10000])
+def test_any_rate_is_recognised_again(rate: float) -> None:
+    up({**SLOW, "lab": {"rate_mbit": rate}})
+    assert up({**SLOW, "lab": {"rate_mbit": rate}})[0] == []
+
+
+def killed(action: Callable[[], Any], effect: int) -> bool:
+    """Do it in a child that ends, without any tidying, at its nth effect on the system.
+
+    True where it was killed, False where it had fewer effects.
+    """
+    child = os.fork()
+    if child == 0:
+        count = 0
+
+        def counted(function: Any) -> Any:
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
+                nonlocal count
+                count += 1
+                if count == effect:
+                    os._exit(9)
+                return function(*args, **kwargs)
+
+            return wrapper
+
+        try:
+            for owner, name in (
+                (_lab_system, "run"),
+                (_lab_system, "_write"),
+                (_lab_system, "_mkdir"),
+                (_lab_system, "_remove"),
+                (_lab_system, "_signal"),
+                (os, "rename"),
+                (os, "unlink"),
+                (os, "rmdir"),
+                (subprocess, "Popen"),
+                (_lab_system.Machine, "_await_sshd"),
+            ):
+                setattr(owner, name, counted(getattr(owner, name)))
+            action()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    _pid, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    assert code in (0, 9), code
+    return code == 9
+
+
+def test_killed_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_lab_system, "REAP_S", 0.0)  # what has ended but is not collected has no command line
+    before = traces()
+    effect = 0
+    while True:
+        effect += 1
+        unfinished = killed(lambda: up(SLOW), effect)
+        if effect % 3 == 0 or not unfinished:
+            up(SLOW)
+            assert up(SLOW)[0] == [], effect
+        down()
+        after = traces()
+        for key in before.keys() & after.keys():
+            assert after[key] == before[key], (effect, key)
+        if not unfinished:
+            break
+    assert effect > 40
+
+
+def test_removal_killed_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_lab_system, "REAP_S", 0.0)
+    before = traces()
+    effect = 0
+    while True:
+        effect += 1
+        up(SLOW)
+        Path(DATA_DIR, "a").mkdir()
+        unfinished = killed(down, effect)
+        if effect % 3 == 0:
+            up(SLOW)
+            assert up(SLOW)[0] == [], effect
+        down()
+        after = traces()
+        for key in before.keys() & after.keys():
+            assert after[key] == before[key], (effect, key)
+        if not unfinished:
+            break
+    assert effect > 15
+
+
+def test_dead_sshd_and_what_it_left() -> None:
+    _actions, machine = up(SLOW)
+    item = machine.state.hosts["a"]
+    # A session whose child has thrown its environment away, and one process that is not the lab's.
+    session = subprocess.Popen(ssh(HOSTS["a"]["address"], "exec", "env", "-i", "sleep", "300"))
+    stranger = subprocess.Popen(["ip", "netns", "exec", "bctest-a", "sleep", "300"])
+    try:
+        deadline = time.monotonic() + 10
+        while len(_lab.lab_processes("/proc", machine.state)[0]["a"]) < 3 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert item.sshd_pid
+        os.kill(item.sshd_pid, signal.SIGKILL)
+        actions, machine = up(SLOW)
+        assert actions == ["start sshd on host a"]
+        assert shell(*ssh(HOSTS["a"]["address"], "echo", "here")) == "here\n"
+        assert session.poll() is None
+        assert [process.pid for process in machine.others()] == [stranger.pid]
+        assert "end the processes of host a" in down()
+        assert session.wait(10) == 255
+        assert stranger.poll() is None
+    finally:
+        for process in (session, stranger):
+            process.kill()
+            process.wait()
+
+
+def test_missing_interfaces_are_made_again() -> None:
+    up()
+    shell("ip", "-netns", "bctest-b", "link", "delete", "dev", "slow")
+    assert up()[0] == ["create link slow"]
+    shell("ip", "-netns", "bctest-b", "address", "flush", "dev", "slow")
+    assert up()[0] == ["create link slow"]
+    shell("tc", "-netns", "bctest-a", "qdisc", "delete", "dev", "fast", "root")
+    assert up()[0] == ["set the rate of link fast"]
+    shell("ip", "link", "delete", "dev", _lab.management_device("bctest-a"))
+    assert up()[0] == ["create the management link of host a"]
+    shell("ip", "-netns", "bctest-a", "link", "set", "dev", "lo", "down")
+    assert up()[0] == ["bring up the loopback of host a"]
+    assert up()[0] == []
+
+
+def test_namespace_deleted_by_hand() -> None:
+    up(SLOW)
+    shell("ip", "netns", "delete", "bctest-a")
+    actions, _machine = up(SLOW)
+    assert "create network namespace bctest-a" in actions
+    assert up(SLOW)[0] == []
+    shell("ip", "netns", "delete", "bctest-b")
+
+
+@pytest.mark.usefixtures("netns_directory")
+def test_namespace_of_others_is_left_alone() -> None:
+    shell("ip", "netns", "add", "bctest-b")
+    try:
+        with pytest.raises(_lab.LabError, match="network namespace bctest-b exists and was not made by the lab"):
+            up()
+        assert not os.path.lexists(STATE_DIR)
+        assert names() & {"bctest-a", "bctest-b"} == {"bctest-b"}
+        assert down() == []
+        assert "bctest-b" in names()
+    finally:
+        shell("ip", "netns", "delete", "bctest-b")
+
+
+@pytest.mark.usefixtures("netns_directory")
+def test_namespace_of_others_with_a_recorded_name() -> None:
+    up(SLOW)
+    shell("ip", "netns", "delete", "bctest-b")
+    shell("ip", "netns", "add", "bctest-b")
+    try:
+        with pytest.raises(_lab.LabError, match="bctest-b exists and was not made by the lab"):
+            up(SLOW)
+        down()
+        assert "bctest-b" in names()
+    finally:
+        shell("ip", "netns", "delete", "bctest-b")
+
+
+def test_interface_of_others_is_left_alone() -> None:
+    up(SLOW)
+    shell("ip", "-netns", "bctest-a", "link", "add", "theirs", "type", "veth", "peer", "name", "theirs2")
+    try:
+        for attempt in (lambda: up(SLOW), down):
+            with pytest.raises(_lab.LabError, match="interface theirs in network namespace bctest-a"):
+                attempt()
+        assert "theirs" in shell("ip", "-netns", "bctest-a", "link", "show")
+    finally:
+        shell("ip", "-netns", "bctest-a", "link", "delete", "dev", "theirs")
+
+
+def test_address_in_use_on_the_machine() -> None:
+    device = "bctest-x0"
+    shell("ip", "link", "add", "name", device, "type", "veth", "peer", "name", "bctest-x1")
+    try:
+        shell("ip", "address", "add", "198.19.201.2/32", "dev", device)
+        with pytest.raises(_lab.LabError, match=r"link slow: address 198\.19\.201\.2 is in use on interface bctest-x0"):
+            up()
+        assert not os.path.lexists(STATE_DIR)
+    finally:
+        shell("ip", "link", "delete", "dev", device)
+
+
+def test_state_file_of_an_earlier_boot() -> None:
+    up(SLOW)
+    state = json.loads(Path(STATE_DIR, "state.json").read_text())
+    down()
+    state["boot_id"] = "00000000-0000-0000-0000-000000000000"
+    Path(STATE_DIR).mkdir(mode=0o700)
+    Path(STATE_DIR, "state.json").write_text(json.dumps(state))
+    Path(DATA_DIR).mkdir()
+    Path(DATA_DIR, _lab.MARKER_FILE).write_text(f"{_lab.mark(state['id'])} {STATE_DIR}\n")
+    actions, _machine = up(SLOW)
+    assert "create network namespace bctest-a" in actions
+    assert up(SLOW)[0] == []
+
+
+def test_reboot_that_emptied_run() -> None:
+    """Without a state file the marked data directory is still known as the lab's."""
+    Path(DATA_DIR).mkdir()
+    Path(DATA_DIR, _lab.MARKER_FILE).write_text(f"{_lab.mark('0123456789abcdef')} {STATE_DIR}\n")
+    Path(DATA_DIR, "a").mkdir()
+    assert down() == [f"remove data directory {DATA_DIR}"]
+    assert not Path(DATA_DIR).exists()
+
+
+def test_directories_of_others_are_left_alone() -> None:
+    for path in (DATA_DIR, STATE_DIR):
+        Path(path).mkdir(mode=0o700)
+        precious = Path(path, "precious")
+        precious.write_text("x")
+        try:
+            with pytest.raises(_lab.LabError, match=f"{path} exists and was not made by the lab"):
+                up()
+            if path == STATE_DIR:
+                with pytest.raises(_lab.LabError, match=f"{path} exists and was not made by the lab"):
+                    down()
+            else:
+                assert down() == []
+            assert precious.read_text() == "x"
+        finally:
+            shutil.rmtree(path)
+
+
+def test_data_directory_with_a_mount_in_it() -> None:
+    up(SLOW)
+    inner = Path(DATA_DIR, "a")
+    inner.mkdir()
+    shell("mount", "-t", "tmpfs", "-o", "size=64k", "none", str(inner))
+    try:
+        (inner / "kept").write_text("x")
+        with pytest.raises(_lab.LabError, match=f"{inner} is a mount point"):
+            down()
+        assert (inner / "kept").read_text() == "x"
+    finally:
+        shell("umount", str(inner))
+
+
+def test_one_run_at_a_time() -> None:
+    with _lab_system.locked(STATE_DIR), pytest.raises(_lab.LabError, match=f"another run.*process {os.getpid()}"):
+        up()
+    assert not os.path.lexists(STATE_DIR)
+
+
+def test_locked_root_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where root's password is locked (the default of Ubuntu), the lab's hosts see an open account."""
+    own = Path("/etc/shadow").read_text()
+    real = _lab.shadow_override
+    monkeypatch.setattr(_lab, "shadow_override", lambda text, today: real("root:!:19000:0:99999:7:::\n", today))
+    up(SLOW)
+    assert shell(*ssh(HOSTS["b"]["address"], "cat", "/etc/shadow")) == "root:*:19000::::::\n"
+    assert Path("/etc/shadow").read_text() == own
+    assert up(SLOW)[0] == []
+
+
+def test_through_ansible(tmp_path: Path) -> None:
+    """The role and the connection, as a playbook with an inventory of its own uses them."""
+    inventory = {
+        "all": {
+            "vars": {"bulkcopy_lab": True, "bulkcopy_links": [SLOW]},
+            "children": {
+                "lab": {
+                    "hosts": {host: {"ansible_host": HOSTS[host]["address"]} for host in ("a", "b")},
+                    "vars": {
+                        "ansible_user": "root",
+                        "ansible_python_interpreter": "/usr/bin/python3",
+                        "ansible_ssh_private_key_file": f"{STATE_DIR}/id_ed25519",
+                        "ansible_ssh_common_args": f"-F none -o UserKnownHostsFile={STATE_DIR}/known_hosts "
+                        "-o StrictHostKeyChecking=yes -o GlobalKnownHostsFile=/dev/null -o ControlPath=none",
+                    },
+                }
+            },
+        }
+    }
+    (tmp_path / "hosts.json").write_text(json.dumps(inventory))
+    settings = {
+        "lab_prefix": PREFIX,
+        "lab_state_dir": STATE_DIR,
+        "lab_data_dir": DATA_DIR,
+        "lab_controller_address": "198.19.200.1",
+    }
+    play: list[dict[str, Any]] = [
+        {
+            "hosts": "localhost",
+            "gather_facts": False,
+            "roles": [{"role": "linkops.bulkcopy.lab", **settings}],
+            "post_tasks": [{"ansible.builtin.assert": {"that": "lab_made is changed"}}],
+        },
+        {"hosts": "lab", "gather_facts": False, "tasks": [{"ansible.builtin.ping": {}}]},
+        {
+            "hosts": "localhost",
+            "gather_facts": False,
+            "roles": [{"role": "linkops.bulkcopy.lab", **settings}],
+            "post_tasks": [
+                {"ansible.builtin.assert": {"that": "lab_made is not changed"}},
+                {
+                    "ansible.builtin.include_role": {"name": "linkops.bulkcopy.lab"},
+                    "vars": {**settings, "lab_state": "absent"},
+                },
+            ],
+        },
+    ]
+    (tmp_path / "play.json").write_text(json.dumps(play))
+    program = Path(sys.executable).parent / "ansible-playbook"
+    done = subprocess.run(
+        [str(program), "-i", str(tmp_path / "hosts.json"), str(tmp_path / "play.json")],
+        cwd=REPOSITORY, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not os.path.lexists(STATE_DIR)
