@@ -123,7 +123,6 @@ class Lab:
     controller_address: str
     hosts: dict[str, Host]
     links: dict[str, Link]
-    left_out: tuple[str, ...] = ()  # links that are not the lab's, and why
 
     @property
     def identity_file(self) -> str:
@@ -203,11 +202,6 @@ class _Draft:
         self.hosts: dict[str, Host] = {}
         self.links: dict[str, Link] = {}
 
-    def copy(self) -> _Draft:
-        other = _Draft(self.prefix, self.known)
-        other.owner_of, other.hosts, other.links = dict(self.owner_of), dict(self.hosts), dict(self.links)
-        return other
-
     def claim(self, address: str, what: str) -> str:
         if address in self.owner_of:
             owner = self.owner_of[address]
@@ -275,10 +269,9 @@ def wanted_lab(
 ) -> Lab:
     """Check the input and turn it into a Lab.
 
-    links: bulkcopy_links of the inventory. hosts: inventory name to {address, port}, the management
-    address (ansible_host) and port. A link with a `lab` mapping must be right in all. One without
-    is made where its addresses allow, without a rate, and otherwise left alone (Lab.left_out says
-    why): it may lead to hosts that are not the lab's. So is one with `lab: false`.
+    links: bulkcopy_links of the inventory; those with a `lab` mapping, an empty one too, are the lab's,
+    the others lead to hosts of other people's making. hosts: inventory name to {address, port}, the
+    management address (ansible_host) and port.
 
     Raises LabError with one sentence for the first thing wrong.
     """
@@ -296,9 +289,6 @@ def wanted_lab(
         raise LabError("lab: the inventory lists no link: set bulkcopy_links")
     draft = _Draft(prefix, hosts)
     controller = draft.claim(_address(controller_address, "lab: controller_address"), "the controller")
-    strict: list[tuple[Mapping[str, Any], str, Mapping[str, Any]]] = []
-    lenient: list[tuple[Mapping[str, Any], str]] = []
-    left_out: list[str] = []
     names: set[str] = set()
     for number, link in enumerate(links, 1):
         if not isinstance(link, Mapping):
@@ -309,27 +299,14 @@ def wanted_lab(
         names.add(name)
         options = link.get("lab")
         if options is None:
-            lenient.append((link, name))
-        elif isinstance(options, Mapping):
-            strict.append((link, name, options))
-        elif options is False:
-            left_out.append(f"link {name}: its lab is false")
-        else:
-            allowed = " and ".join(LINK_OPTIONS)
-            raise LabError(f"link {name}: lab {_show(options)} is not a mapping: give {allowed}, or false")
-    for link, name, options in strict:
-        draft.add_link(link, name, options)
-    for link, name in lenient:
-        attempt = draft.copy()
-        try:
-            attempt.add_link(link, name, {})
-        except LabError as error:
-            left_out.append(str(error))
             continue
-        draft = attempt
+        if not isinstance(options, Mapping):
+            allowed = " and ".join(LINK_OPTIONS)
+            raise LabError(f"link {name}: lab {_show(options)} is not a mapping: give {allowed}, or leave it out")
+        draft.add_link(link, name, options)
     if not draft.links:
-        raise LabError(f"lab: none of the links can be made: {left_out[0]}")
-    return Lab(prefix, state_dir, data_dir, controller, draft.hosts, draft.links, tuple(left_out))
+        raise LabError("lab: none of the links asks for it: give one a lab, as in lab: {rate_mbit: 100}")
+    return Lab(prefix, state_dir, data_dir, controller, draft.hosts, draft.links)
 
 
 # --- files -------------------------------------------------------------------------------------

@@ -45,8 +45,7 @@ options:
         in 198.18.0.0/15), C(ssh_port) (default V(22)), and C(lab).'
       - 'C(lab) may hold C(rate_mbit) (default: no limit) and C(source_address) (default: the other address of the /31
         of C(address)).'
-      - A link without C(lab) is made, without a rate, where its addresses allow, and is otherwise left alone with a
-        warning, for it may lead to hosts that are not the lab's. One with C(lab=false) is always left alone.
+      - A link without C(lab) is left alone; it leads to hosts that are not the lab's.
     type: list
     elements: dict
     default: []
@@ -205,8 +204,6 @@ def main() -> None:
             with _lab_system.locked(options["state_dir"]):
                 actions = machine.up(lab, module.check_mode)
             result = _lab_system.facts(lab, machine.state)
-            for reason in lab.left_out:
-                module.warn(f"Not made by the lab: {reason}.")
         else:
             _lab_system.need_root()
             with _lab_system.locked(options["state_dir"]):

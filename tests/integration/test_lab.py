@@ -26,7 +26,14 @@ DATA_DIR = "/var/tmp/linkops-bulkcopy-labtest"
 HOSTS = {"a": {"address": "198.19.200.11"}, "b": {"address": "198.19.200.12"}, "c": {"address": "198.19.200.13"}}
 SLOW = {"name": "slow", "source": "a", "target": "b", "address": "198.19.201.2", "lab": {"rate_mbit": 100}}
 FAST = {"name": "fast", "source": "a", "target": "b", "address": "198.19.202.2", "lab": {"rate_mbit": 1000}}
-FREE = {"name": "a-link-with-a-long-name", "source": "c", "target": "b", "address": "198.19.203.2", "ssh_port": 2022}
+FREE = {
+    "name": "a-link-with-a-long-name",
+    "source": "c",
+    "target": "b",
+    "address": "198.19.203.2",
+    "ssh_port": 2022,
+    "lab": {},
+}
 REPOSITORY = Path(__file__).parents[2]
 
 pytestmark = [

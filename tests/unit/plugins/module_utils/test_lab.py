@@ -125,7 +125,8 @@ def test_good_input() -> None:
         ([LINK], {"data_dir": "/var/../etc"}, 'lab: data_dir "/var/../etc" cannot be used'),
         ([LINK], {"data_dir": "/var/tmp/a b"}, 'lab: data_dir "/var/tmp/a b" cannot be used'),
         ([LINK], {"controller_address": "127.0.0.1"}, "lab: controller_address: 127.0.0.1 is not in 198.18.0.0/15"),
-        ([{**OTHER, "lab": False}], {}, "lab: none of the links can be made: link two: its lab is false"),
+        ([{**LINK, "lab": False}], {}, "link lan-100m: lab false is not a mapping"),
+        ([{**LINK, "lab": None}], {}, "lab: none of the links asks for it"),
     ],
 )
 def test_bad_input(links: list[Any], settings: dict[str, Any], sentence: str) -> None:
@@ -135,16 +136,14 @@ def test_bad_input(links: list[Any], settings: dict[str, Any], sentence: str) ->
     assert "\n" not in str(caught.value)
 
 
-def test_links_that_need_not_be_the_labs() -> None:
-    """Without `lab`: made where possible, else left alone, and nothing half taken from it."""
-    spare = {key: value for key, value in OTHER.items() if key != "lab"}
-    assert list(wanted(spare, LINK).links) == ["lan-100m", "two"]
-    for strange in ({"address": "198.18.1.2"}, {"source": "far"}, {"source": "nowhere"}, {"source": "lab-z"}):
-        lab = wanted({**spare, **strange}, LINK)
+def test_only_links_with_a_lab_are_the_labs() -> None:
+    """Another link may lead anywhere; the lab does not even look at its addresses."""
+    without = {key: value for key, value in OTHER.items() if key != "lab"}
+    for strange in ({}, {"address": "192.0.2.9"}, {"source": "far"}, {"source": "nowhere"}):
+        lab = wanted({**without, **strange}, LINK)
         assert list(lab.links) == ["lan-100m"]
         assert sorted(lab.hosts) == ["lab-a", "lab-b"]
-        assert len(lab.left_out) == 1
-    assert list(wanted({**spare, "lab": False}, LINK).links) == ["lan-100m"]
+    assert list(wanted({**OTHER, "lab": {}}, LINK).links) == ["two", "lan-100m"]
 
 
 # --- files ---
