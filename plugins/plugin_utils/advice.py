@@ -46,7 +46,7 @@ def recommend(candidates: Sequence[Candidate], allow_cleartext: bool, provisiona
     if not allowed:
         return Advice(
             None,
-            f"only clear text was measured ({ranked[0].label} is fastest): to accept it set bulkcopy_allow_cleartext: true",
+            f"only clear text was measured, {ranked[0].label} fastest: set bulkcopy_allow_cleartext: true to accept it",
         )
     leaders = [c for c in allowed if c.verdict in (BEST, EQUIVALENT)]
     end = "; provisional" if provisional else ""

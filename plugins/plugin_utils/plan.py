@@ -15,7 +15,7 @@ import hashlib
 import json
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 #: What a generated dataset of scale 1 holds: (files, bytes).
@@ -144,6 +144,7 @@ class Link:
     target_python: str | None = None
     rate_mbit: float | None = None
     datasets: tuple[str, ...] = ()  # empty: all
+    scratch_dir: str = ""  # on the target
 
 
 @dataclasses.dataclass(frozen=True)
@@ -354,7 +355,7 @@ def read_settings(profile: Mapping[str, Any], where: str, reader: _Reader) -> Se
     )
 
 
-def read_links(raw: Any, hosts: Mapping[str, Host], ssh_user: str | None, reader: _Reader) -> list[Link]:
+def read_links(raw: Any, hosts: Mapping[str, Host], ssh_users: Mapping[str, str], reader: _Reader) -> list[Link]:
     if not raw:
         reader.fault(f"the inventory has no bulkcopy_links: write which links to measure, for example\n{LINK_EXAMPLE}")
         return []
@@ -400,13 +401,14 @@ def read_links(raw: Any, hosts: Mapping[str, Host], ssh_user: str | None, reader
             target=ends["target"] or "",
             address=address or (hosts[ends["target"]].address if ends["target"] else ""),
             ssh_port=reader.whole(data, "ssh_port", where, least=1, most=65535),
-            ssh_user=reader.text(data, "ssh_user", where) or ssh_user,
+            ssh_user=reader.text(data, "ssh_user", where) or ssh_users.get(ends["target"] or ""),
             ssh_identity_file=reader.text(data, "ssh_identity_file", where),
             ssh_known_hosts=reader.text(data, "ssh_known_hosts", where),
             ssh_options=options,
             target_python=reader.text(data, "target_python", where),
             rate_mbit=rate,
             datasets=reader.texts(data, "datasets", where),
+            scratch_dir=hosts[ends["target"]].scratch_dir if ends["target"] else "",
         )
         if name and link.source and link.target:
             links.append(link)
@@ -649,19 +651,20 @@ def make_plan(
     hosts: Mapping[str, Host],
     standard_methods: Sequence[Mapping[str, Any]],
     seed: int,
-    ssh_user: str | None = None,
-    more_faults: Any = None,
+    ssh_users: Mapping[str, str] | None = None,
+    more_faults: Callable[[Sequence[Method]], Iterable[str]] | None = None,
 ) -> Plan:
     """The whole plan, or L(InputError) with every fault at once.
 
     C(profile) is the profile with the user's overrides laid over it, C(links) what C(bulkcopy_links) holds, C(hosts)
-    the inventory. C(more_faults), called with the methods, adds faults that only the caller can see.
+    the inventory, C(ssh_users) the copy user by target. C(more_faults), called with the methods, adds faults that only
+    the caller can see.
     """
     reader = _Reader()
     where = f"profile {profile_name}"
     reader.mapping(profile, where, PROFILE_KEYS)
     settings = read_settings(profile, where, reader)
-    read = read_links(links, hosts, ssh_user, reader)
+    read = read_links(links, hosts, ssh_users or {}, reader)
     datasets = read_datasets(profile.get("datasets"), where, reader)
     methods = read_methods(profile.get("methods"), where, standard_methods, reader)
     names = [dataset.name for dataset in datasets]

@@ -28,7 +28,7 @@ SCHEMA = 1
 WIDTH = 100
 #: What a flag means, for the reader of a table; a flag that is not here explains itself.
 FLAGS: Mapping[str, str] = {
-    "setup-dominated": "connecting takes more than 20 % of the time: it ranks for this size, and says nothing of larger",
+    "setup-dominated": "connecting takes more than 20 % of the time: it ranks for this size, not for larger ones",
     "foreign-session": "another login ended on the target meanwhile, so its CPU time is not known",
 }
 
@@ -342,10 +342,10 @@ def _cpu_s_per_gb(row: Row, end: str) -> float | None:
     cpu, size = row["cpu"][end], row["dataset"].get("bytes")
     if not cpu or not size or cpu.get("user_s") is None or cpu.get("system_s") is None:
         return None
-    return float(cpu["user_s"] + cpu["system_s"]) / (size / 1e9)
+    return (float(cpu["user_s"]) + float(cpu["system_s"])) / (float(size) / 1e9)
 
 
-def _ends(rows: Sequence[Row], value: Callable[[Row, str], float | None]) -> dict[str, float | None]:
+def _ends(rows: Sequence[Row], value: Callable[[Row, str], Any]) -> dict[str, float | None]:
     """The median over the rows, for source and target; null where no row has the figure."""
     medians: dict[str, float | None] = {}
     for end in ("source", "target"):
@@ -504,7 +504,7 @@ def markdown(summary: Summary) -> str:
                 "",
                 f"### {_md(_result_line(result))}",
                 "",
-                "| # | method | n | median s | MB/s | ratio to best | CPU % source / target | encrypted | verdict | flags |",
+                "| # | method | n | median s | MB/s | ratio to best | CPU % src / tgt | encrypted | verdict | flags |",
                 "|--:|---|--:|--:|--:|---|--:|---|---|---|",
             ]
             for rank, method in enumerate(result.methods, 1):
