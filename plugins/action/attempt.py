@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.outcome import FAILED, Outcome, attempt
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.outcome import FAILED, Outcome, attempt, plain
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import Campaign
 
 
@@ -36,11 +36,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         else:
             given = {key: value for key, value in args["args"].items() if value is not None}
             outcome = attempt(self, args["module"], given, task_vars or {})
-        kept = {
-            key: value
-            for key, value in outcome.result.items()
-            if not key.startswith("_") and key not in ("ansible_facts", "invocation", "warnings", "deprecations")
-        }
+        kept = plain(outcome.result)
         Campaign(Path(args["campaign"])).note(
             args["step"],
             args["key"],

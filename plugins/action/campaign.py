@@ -78,9 +78,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         try:
             return step(args, task_vars or {})
         except (plans.InputError, RefusedError) as refused:
-            return {"failed": True, "msg": refused_text(refused.faults), "faults": refused.faults}
+            return {"failed": True, "msg": refused_text(refused.faults)}
         except ResultsError as error:
-            return {"failed": True, "msg": str(error), "faults": [str(error)]}
+            return {"failed": True, "msg": refused_text([str(error)])}
 
     # planned
 
@@ -262,7 +262,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if state["status"] != OK:
                 display.display(f"link {name} cannot be measured ({state['status']}): {state['message']}")
         for key, state in prepared["trees"].items():
-            if state["status"] != OK:
+            reached = journal.get(("reach", key.split(":")[0])) or {}
+            if state["status"] != OK and reached.get("status") == OK:
                 display.display(f"tree {key} cannot be copied ({state['status']}): {state['message']}")
         for name, full in prepared["space"].items():
             for sentence in full.values():
@@ -291,7 +292,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return {"changed": False, "msg": f"campaign {content['campaign_id']} is complete"}
         return {
             "failed": True,
-            "faults": faults,
             "msg": f"campaign {content['campaign_id']} is not complete:\n"
             + "\n".join(f"- {fault}" for fault in faults)
             + f"\nTo run only what is missing: -e bulkcopy_campaign={content['campaign_id']}",

@@ -24,12 +24,12 @@ author:
   - linkops.bulkcopy contributors
 """
 
-import time
-from typing import Any
+import time  # noqa: E402  Ansible wants the documentation first
+from typing import Any  # noqa: E402
 
-from ansible import constants as C  # noqa: N812
-from ansible.plugins.callback.default import CallbackModule as Default
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.progress import Progress, line
+from ansible import constants as C  # noqa: E402, N812
+from ansible.plugins.callback.default import CallbackModule as Default  # noqa: E402
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.progress import Progress, line  # noqa: E402
 
 RUN = "linkops.bulkcopy.run"
 CAMPAIGN = "linkops.bulkcopy.campaign"
@@ -77,6 +77,13 @@ class CallbackModule(Default):  # type: ignore[misc]
             )
         if not self._quiet(result):
             super().v2_runner_on_ok(result)
+
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+        if self._quiet(result) and not result.task.loop and result.result.get("msg"):
+            # a sentence for a person, shown once and as it is
+            self._display.display(str(result.result["msg"]), color=C.COLOR_ERROR, stderr=True)
+        else:
+            super().v2_runner_on_failed(result, ignore_errors)
 
     def v2_runner_on_skipped(self, result: Any) -> None:
         if not self._quiet(result):

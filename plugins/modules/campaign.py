@@ -131,9 +131,4 @@ serial:
   type: list
   elements: int
   returned: with O(state=prepared)
-faults:
-  description: One sentence for each thing that is wrong.
-  type: list
-  elements: str
-  returned: on failure
 """

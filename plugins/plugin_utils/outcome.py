@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -55,8 +56,34 @@ def judge(result: Mapping[str, Any]) -> Outcome:
         detail = f": {output[-TAIL_CHARACTERS:]}" if output else ""
         return Outcome(FAILED, f"the module gave no result (exit status {result.get('rc')}){detail}", result)
     if result.get("failed"):
-        return Outcome(FAILED, message or "the module failed and gave no reason", result)
+        reason = message or _exception_text(result.get("exception")) or "the module failed and gave no reason"
+        return Outcome(FAILED, reason, result)
     return Outcome(OK, message, result)
+
+
+def plain(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What a module returned as JSON-ready data, without what only Ansible itself uses."""
+    kept = {
+        key: value
+        for key, value in result.items()
+        if not key.startswith("_")
+        and key not in ("ansible_facts", "invocation", "warnings", "deprecations", "exception")
+    }
+    data: dict[str, Any] = json.loads(json.dumps(kept, default=str))
+    return data
+
+
+def _exception_text(exception: Any) -> str:
+    """What an unhandled exception of a module said: ansible-core keeps it as a chain of events."""
+    if isinstance(exception, str):
+        lines = exception.strip().splitlines()
+        return lines[-1] if lines else ""
+    words: list[str] = []
+    event = getattr(exception, "event", None)
+    while event is not None and len(words) < 5:
+        words.append(str(event.msg).strip().rstrip("."))
+        event = getattr(getattr(event, "chain", None), "event", None)
+    return f"the module crashed: {': '.join(words)}" if words else ""
 
 
 def _clean(text: str) -> str:

@@ -28,7 +28,7 @@ SCHEMA = 1
 WIDTH = 100
 #: What a flag means, for the reader of a table; a flag that is not here explains itself.
 FLAGS: Mapping[str, str] = {
-    "setup-dominated": "connecting takes more than 20 % of the time: it ranks for this size, not for larger ones",
+    "setup-dominated": "connecting takes over 20 % of the time: ranks for this size, not for larger ones",
     "foreign-session": "another login ended on the target meanwhile, so its CPU time is not known",
 }
 
@@ -375,15 +375,15 @@ def missing(plan: Plan, by_id: Mapping[str, Row]) -> list[str]:
             reason = "no run was made" if first is None else f"{first['status']}: {_first_line(first.get('message'))}"
             sentences.append(f"link {link.name}: none of its {len(cells)} runs was measured ({reason})")
             continue
-        groups: dict[tuple[str, str, str], list[Row | None]] = {}
+        groups: dict[tuple[str, str], list[str]] = {}
         for cell, row in bad:
-            status = "not run" if row is None else str(row["status"])
-            groups.setdefault((cell.dataset, cell.label, status), []).append(row)
-        for (dataset, label, status), group in groups.items():
-            row = group[0]
-            reason = status if row is None else f"{status}: {_first_line(row.get('message'))}"
-            count = f"{len(group)} run{'s' * (len(group) != 1)}"
-            sentences.append(f"link {link.name}, {dataset}, {label}: {count} {reason}")
+            reason = "not run" if row is None else f"{row['status']}: {_first_line(row.get('message'))}"
+            groups.setdefault((cell.dataset, reason), []).append(cell.label)
+        for (dataset, reason), labels in groups.items():
+            names = sorted(set(labels), key=[method.label for method in plan.methods].index)
+            who = ", ".join(names) if len(names) <= 3 else f"{len(names)} methods"
+            count = f"{len(labels)} run{'s' * (len(labels) != 1)}"
+            sentences.append(f"link {link.name}, {dataset}, {who}: {count} {reason}")
     return sentences
 
 
@@ -392,9 +392,21 @@ def table(summary: Summary, width: int = WIDTH) -> str:
     lines: list[str] = []
     for link in summary.links:
         lines += ["", f"== {_link_line(link)}"]
+        reasons = {_nothing(result) for result in link.results}
+        if len(reasons) == 1 and "" not in reasons:
+            lines += ["", f"not measured: {reasons.pop()}"]
+            continue
         for result in link.results:
             lines += ["", f"{_result_line(result)}", *_table_lines(result, width)]
     return "\n".join(part for line in lines for part in (_fit(line, width) or [""])) + "\n"
+
+
+def _nothing(result: Result) -> str:
+    """The one reason for which no method at all was measured, else the empty string."""
+    reasons = {method.reason for method in result.methods}
+    if len(reasons) == 1 and all(method.verdict == DISQUALIFIED and method.n == 0 for method in result.methods):
+        return reasons.pop()
+    return ""
 
 
 def _fit(line: str, width: int) -> list[str]:
@@ -422,11 +434,11 @@ def _result_line(result: Result) -> str:
         tree.append(f"{result.files} files")
     if result.bytes is not None:
         tree.append(show_bytes(result.bytes))
+    what = f"{result.dataset} ({', '.join(tree) or 'size unknown'}), {result.scenario} copy"
+    if result.blocks == 0:
+        return f"{what}: no complete block"
     blocks = f"{result.blocks} block{'s' * (result.blocks != 1)}"
-    return (
-        f"{result.dataset} ({', '.join(tree) or 'size unknown'}), {result.scenario} copy, {blocks}: PROVISIONAL, "
-        f"a firm verdict takes {result.blocks_needed}"
-    )
+    return f"{what}, {blocks}: PROVISIONAL, a firm verdict takes {result.blocks_needed}"
 
 
 def _table_lines(result: Result, width: int) -> list[str]:
@@ -437,6 +449,8 @@ def _table_lines(result: Result, width: int) -> list[str]:
     )
     lines = [head, "-" * min(width, len(head) + 9)]
     marks = {flag: chr(ord("a") + i) for i, flag in enumerate(sorted({f for m in result.methods for f in m.flags}))}
+    if _nothing(result):
+        return [f"not measured: {_nothing(result)}"]
     rank = 0
     for method in result.methods:
         label = _cut(method.label, longest)
