@@ -103,13 +103,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             # the rest of the input is checked all the same: its faults are reported together with this one
             faults += error.faults
             profile, shown = load_profile("quick")
-        profile = {**profile, **{key: value for key, value in args["overrides"].items() if value is not None}}
         links = args["links"]
         hosts = inventory_hosts(links, task_vars)
         try:
             plan = plans.make_plan(
                 profile=profile,
                 profile_name=shown,
+                overrides={key: value for key, value in args["overrides"].items() if value is not None},
                 links=links,
                 hosts=hosts,
                 standard_methods=standard_methods(),
@@ -194,6 +194,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                     "host": source,
                     "become": become[source],
                     "trees": [dataclasses.asdict(tree) for tree in plan.trees if tree.source == source],
+                    "existing": any(tree.source == source and tree.shape is tree.parts is None for tree in plan.trees),
+                    "data_dir": hosts[source].data_dir,
                     "generated": [
                         {
                             "name": tree.directory,
@@ -396,7 +398,9 @@ def _link_info_args(link: plans.Link) -> dict[str, Any]:
         "ssh_known_hosts": link.ssh_known_hosts,
         "ssh_options": list(link.ssh_options) or None,
         "target_python": link.target_python,
-        "scratch": link.scratch_dir,
+        "source_name": link.source,
+        "target_name": link.target,
+        "scratch_dir": link.scratch_dir,
     }
 
 

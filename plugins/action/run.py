@@ -137,6 +137,8 @@ class Job:
             "ssh_identity_file": link.ssh_identity_file,
             "ssh_known_hosts": link.ssh_known_hosts,
             "target_python": link.target_python,
+            "source_name": link.source,
+            "target_name": link.target,
             "scratch": True,
             "scratch_token": scratch_token,
             "label": self.cell.label,
@@ -144,8 +146,6 @@ class Job:
             "verify": settings.verify,
             "cache": settings.cache,
             "manifest": self.tree.manifest,
-            # link_info has looked at the link once, for all its runs
-            "preflight": False,
         }
         args = {key: value for key, value in given.items() if value is not None}
         args.update(self.method.args)

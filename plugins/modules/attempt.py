@@ -64,7 +64,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 status:
-  description: V(ok), V(failed) or V(unreachable).
+  description: V(ok), V(unreachable), or V(failed) and its kinds as in M(linkops.bulkcopy.run).
   type: str
   returned: always
 message:

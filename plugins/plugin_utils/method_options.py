@@ -27,6 +27,8 @@ CAMPAIGN_OPTIONS = frozenset(
         "ssh_identity_file",
         "ssh_known_hosts",
         "target_python",
+        "source_name",
+        "target_name",
         "scratch",
         "scratch_token",
         "label",
@@ -34,7 +36,6 @@ CAMPAIGN_OPTIONS = frozenset(
         "verify",
         "cache",
         "manifest",
-        "preflight",
     )
 )
 #: A module with these options is a copy method.
@@ -113,6 +114,8 @@ def check_arguments(module: str, args: Mapping[str, Any], options: Options) -> l
 
 def _spec(option: Mapping[str, Any]) -> dict[str, Any]:
     spec = {key: option[key] for key in _SPEC_KEYS if option.get(key) is not None}
+    if isinstance(spec.get("choices"), Mapping):  # choices may be documented one by one
+        spec["choices"] = list(spec["choices"])
     if option.get("suboptions"):
         spec["options"] = {name: _spec(sub) for name, sub in option["suboptions"].items()}
     return spec

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import STATUSES
 
 #: How much of a crashed module's output a message keeps: its end, where the reason stands.
 TAIL_CHARACTERS = 600
@@ -21,7 +22,7 @@ OK, FAILED, UNREACHABLE = "ok", "failed", "unreachable"
 
 
 class Outcome(NamedTuple):
-    """C(status) is V(ok), V(failed) or V(unreachable); C(result) what the module returned, empty where it did not."""
+    """C(status) is one of a record's; C(result) what the module returned, empty where it did not."""
 
     status: str
     message: str
@@ -57,7 +58,8 @@ def judge(result: Mapping[str, Any]) -> Outcome:
         return Outcome(FAILED, f"the module gave no result (exit status {result.get('rc')}){detail}", result)
     if result.get("failed"):
         reason = message or _exception_text(result.get("exception")) or "the module failed and gave no reason"
-        return Outcome(FAILED, reason, result)
+        # link_info says more exactly what kind of failure it is
+        return Outcome(result["status"] if result.get("status") in STATUSES else FAILED, reason, result)
     return Outcome(OK, message, result)
 
 

@@ -335,23 +335,26 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def read_settings(profile: Mapping[str, Any], where: str, reader: _Reader) -> Settings:
-    blocks = reader.whole(profile, "blocks", where, least=1, most=1000, default=3)
-    warmups = reader.whole(profile, "warmups", where, least=0, most=1000, default=1)
+def read_settings(profile: Mapping[str, Any], places: Mapping[str, str], reader: _Reader) -> Settings:
+    """C(places) says for each key where it was written."""
     replica: str | bool = profile.get("replica", "auto")
     if isinstance(replica, str):
         replica = {"true": True, "yes": True, "false": False, "no": False}.get(replica.lower(), replica)
     if replica not in (True, False, "auto"):
-        reader.fault(f"{where}: replica must be auto, true or false, but is {_show(replica)}.")
+        reader.fault(f"{places['replica']}: replica must be auto, true or false, but is {_show(replica)}.")
         replica = "auto"
+    blocks = reader.whole(profile, "blocks", places["blocks"], least=1, most=1000, default=3)
+    warmups = reader.whole(profile, "warmups", places["warmups"], least=0, most=1000, default=1)
     return Settings(
         blocks=blocks or 3,
         warmups=warmups or 0,
-        warmup_datasets=reader.choice(profile, "warmup_datasets", where, ("smallest", "all"), "smallest"),
+        warmup_datasets=reader.choice(
+            profile, "warmup_datasets", places["warmup_datasets"], ("smallest", "all"), "smallest"
+        ),
         replica=replica,
-        verify=reader.choice(profile, "verify", where, VERIFY, "sha256"),
-        cache=reader.choice(profile, "cache", where, CACHE, "as-is"),
-        timeout_s=reader.number(profile, "timeout_s", where, above=0),
+        verify=reader.choice(profile, "verify", places["verify"], VERIFY, "sha256"),
+        cache=reader.choice(profile, "cache", places["cache"], CACHE, "as-is"),
+        timeout_s=reader.number(profile, "timeout_s", places["timeout_s"], above=0),
     )
 
 
@@ -647,6 +650,7 @@ def make_plan(
     *,
     profile: Mapping[str, Any],
     profile_name: str,
+    overrides: Mapping[str, Any],
     links: Any,
     hosts: Mapping[str, Host],
     standard_methods: Sequence[Mapping[str, Any]],
@@ -656,23 +660,25 @@ def make_plan(
 ) -> Plan:
     """The whole plan, or L(InputError) with every fault at once.
 
-    C(profile) is the profile with the user's overrides laid over it, C(links) what C(bulkcopy_links) holds, C(hosts)
-    the inventory, C(ssh_users) the copy user by target. C(more_faults), called with the methods, adds faults that only
-    the caller can see.
+    C(overrides) replaces keys of C(profile) by variables (C(bulkcopy_blocks) and so on). C(links) is what
+    C(bulkcopy_links) holds, C(hosts) the inventory, C(ssh_users) the copy user by target. C(more_faults), called with
+    the methods, adds faults that only the caller can see.
     """
     reader = _Reader()
     where = f"profile {profile_name}"
     reader.mapping(profile, where, PROFILE_KEYS)
-    settings = read_settings(profile, where, reader)
+    profile = {**profile, **overrides}
+    places = {key: f"variable bulkcopy_{key}" if key in overrides else where for key in PROFILE_KEYS}
+    settings = read_settings(profile, places, reader)
     read = read_links(links, hosts, ssh_users or {}, reader)
-    datasets = read_datasets(profile.get("datasets"), where, reader)
-    methods = read_methods(profile.get("methods"), where, standard_methods, reader)
+    datasets = read_datasets(profile.get("datasets"), places["datasets"], reader)
+    methods = read_methods(profile.get("methods"), places["methods"], standard_methods, reader)
     names = [dataset.name for dataset in datasets]
     for link in read:
         for name in link.datasets:
             if names and name not in names:
                 reader.fault(
-                    f"link {link.name}: the dataset {name} is not in {where}; it has {', '.join(names)}"
+                    f"link {link.name}: the dataset {name} is not in {places['datasets']}; it has {', '.join(names)}"
                     f"{suggest(name, names)}."
                 )
     if more_faults is not None:
