@@ -200,8 +200,21 @@ class Job:
             "module": self.method.module,
             "args": dict(self.method.args),
         }
-        connect_s, total_s = measured.get("connect_s"), record.get("total_s")
+        encrypted = record["method"].get("encrypted")
+        if encrypted and not record["method"].get("ssh"):
+            record["method"]["ssh"] = self._ssh()
+        # What does not log in within the clock has only its own set-up in the total.
+        setup_s = record.get("setup_s") if encrypted is False else measured.get("connect_s")
+        total_s = record.get("total_s")
         record["flags"] = list(record.get("flags") or ())
-        if connect_s and total_s and connect_s > SETUP_SHARE * total_s and SETUP_DOMINATED not in record["flags"]:
+        if setup_s and total_s and setup_s > SETUP_SHARE * total_s and SETUP_DOMINATED not in record["flags"]:
             record["flags"].append(SETUP_DOMINATED)
         return record
+
+    def _ssh(self) -> dict[str, Any] | None:
+        """What ssh negotiates on this link, seen once; its compression is only known where the method asks for none."""
+        seen = self.link_state.get("ssh")
+        if not seen:
+            return None
+        compression = None if self.method.args.get("ssh_compression") else seen.get("compression")
+        return {"cipher": seen.get("cipher"), "mac": seen.get("mac"), "compression": compression}

@@ -29,6 +29,7 @@ WIDTH = 100
 #: What a flag means, for the reader of a table; a flag that is not here explains itself.
 FLAGS: Mapping[str, str] = {
     "setup-dominated": "connecting takes over 20 % of the time: ranks for this size, not for larger ones",
+    "shared-filesystem": "both ends write to one file system",
     "foreign-session": "another login ended on the target meanwhile, so its CPU time is not known",
 }
 
@@ -448,7 +449,10 @@ def _table_lines(result: Result, width: int) -> list[str]:
         f"{'CPU % src/tgt':>13}  {'enc':<3} verdict"
     )
     lines = [head, "-" * min(width, len(head) + 9)]
-    marks = {flag: chr(ord("a") + i) for i, flag in enumerate(sorted({f for m in result.methods for f in m.flags}))}
+    ranked = [method for method in result.methods if method.verdict != DISQUALIFIED]
+    common = set.intersection(*(set(method.flags) for method in ranked)) if len(ranked) > 1 else set()
+    single = sorted({flag for method in ranked for flag in method.flags} - common)
+    marks = {flag: chr(ord("a") + i) for i, flag in enumerate(single)}
     if _nothing(result):
         return [f"not measured: {_nothing(result)}"]
     rank = 0
@@ -458,13 +462,14 @@ def _table_lines(result: Result, width: int) -> list[str]:
             lines.append(f"{'-':>2}  {label:<{longest}} {method.n:>3} disqualified: {method.reason}")
             continue
         rank += 1
-        flags = ",".join(marks[flag] for flag in method.flags)
+        flags = ",".join(marks[flag] for flag in method.flags if flag in marks)
         lines.append(
             f"{rank:>2}  {label:<{longest}} {method.n:>3} {_number(method.median_s, 3):>9} "
             f"{_number(method.throughput_Bps, 1, 1e6):>7}  {_ratio(method):<20} {_cpu(method):>13}  "
             f"{_yes_no(method.encrypted):<3} {method.verdict} {flags}".rstrip()
         )
-    lines += [f"  {mark}  {flag}" + (f": {FLAGS[flag]}" if flag in FLAGS else "") for flag, mark in marks.items()]
+    for flag, mark in [*marks.items(), *((flag, "all:") for flag in sorted(common))]:
+        lines.append(f"  {mark} {flag}" + (f": {FLAGS[flag]}" if flag in FLAGS else ""))
     lines.append(f"=> {_advice_line(result)}")
     return lines
 
