@@ -14,6 +14,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import secrets
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,7 @@ RUNS = "runs.jsonl"
 JOURNAL = "prepare.jsonl"
 LATEST = "latest"
 SCHEMA = 1
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 Row = dict[str, Any]
 
@@ -44,7 +46,7 @@ def write_atomically(path: Path, text: str) -> None:
     """The file has the old content or the new, whenever the machine stops."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -65,7 +67,9 @@ def append_line(path: Path, data: Mapping[str, Any]) -> None:
 
     A torn line left by a crash is first closed with a newline, so that it cannot swallow this one.
     """
-    line = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace") + b"\n"
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    # a lone surrogate stands for a byte that was no UTF-8; it is kept as text that every later reader can write
+    line = SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text).encode("utf-8") + b"\n"
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
