@@ -10,7 +10,6 @@ from collections import Counter
 from typing import Any
 
 import pytest
-
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import plan as plans
 
 HOSTS = {

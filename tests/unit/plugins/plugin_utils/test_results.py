@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import results
 
 
@@ -26,12 +25,12 @@ def campaign(tmp_path: Path) -> results.Campaign:
 
 
 def test_create_open_and_latest(tmp_path: Path, campaign: results.Campaign) -> None:
-    assert os.readlink(tmp_path / "latest") == "c1"  # noqa: PTH115  the link must stay relative
+    assert os.readlink(tmp_path / "latest") == "c1"
     results.Campaign.create(tmp_path, "c2", {"schema": 1, "campaign_id": "c2"})
-    assert os.readlink(tmp_path / "latest") == "c2"  # noqa: PTH115
+    assert os.readlink(tmp_path / "latest") == "c2"
     assert results.Campaign.open(tmp_path, "latest").load()["campaign_id"] == "c2"
     assert results.Campaign.open(tmp_path, "c1").load()["campaign_id"] == "c1"
-    with pytest.raises(results.ResultsError, match="there is no campaign c3 in .*: there are c1, c2"):
+    with pytest.raises(results.ResultsError, match=r"there is no campaign c3 in .*: there are c1, c2"):
         results.Campaign.open(tmp_path, "c3")
     with pytest.raises(results.ResultsError, match="exists already"):
         results.Campaign.create(tmp_path, "c1", {})

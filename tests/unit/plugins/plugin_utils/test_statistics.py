@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 
 import pytest
-
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import statistics as stats
 
 
