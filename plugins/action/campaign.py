@@ -67,6 +67,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 "max_bytes": {"type": "raw"},
                 "max_minutes": {"type": "raw"},
                 "aborted": {"type": "str"},
+                "resumable": {"type": "bool", "default": True},
             },
             required_if=[("state", "prepared", ["campaign"]), ("state", "finished", ["campaign"])],
         )
@@ -283,6 +284,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         campaign = Campaign(Path(args["campaign"]))
         content = campaign.load()
         faults = [args["aborted"].strip()] if args["aborted"] else []
+        resumable = args["resumable"] and not args["aborted"]
         rows = {str(row["run_id"]): row for row in campaign.rows()}
         faults += report.missing(plans.plan_from_dict(content["plan"]), rows)
         for (step, key), outcome in campaign.journal().items():
@@ -296,7 +298,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "failed": True,
             "msg": f"campaign {content['campaign_id']} is not complete:\n"
             + "\n".join(f"- {fault}" for fault in faults)
-            + f"\nTo run only what is missing: -e bulkcopy_campaign={content['campaign_id']}",
+            + (f"\nTo run only what is missing: -e bulkcopy_campaign={content['campaign_id']}" if resumable else ""),
         }
 
 

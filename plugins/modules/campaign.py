@@ -67,6 +67,10 @@ options:
   aborted:
     description: With O(state=finished), why the campaign ended early.
     type: str
+  resumable:
+    description: With O(state=finished), whether its trees are still there, so that it can be resumed.
+    type: bool
+    default: true
 author:
   - linkops.bulkcopy contributors
 """

@@ -28,7 +28,7 @@ SCHEMA = 1
 WIDTH = 100
 #: What a flag means, for the reader of a table; a flag that is not here explains itself.
 FLAGS: Mapping[str, str] = {
-    "setup-dominated": "connecting takes over 20 % of the time: ranks for this size, not for larger ones",
+    "setup-dominated": "set-up takes over 20 % of the time: it ranks for this size only",
     "shared-filesystem": "both ends write to one file system",
     "foreign-session": "another login ended on the target meanwhile, so its CPU time is not known",
 }

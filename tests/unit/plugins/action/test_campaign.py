@@ -338,10 +338,13 @@ def test_finish_says_what_is_missing(tmp_path: Path, shown: list[str]) -> None:
     assert not call(tmp_path, state="finished", campaign=planned["path"]).get("failed")
     campaign.append_row({"run_id": "none of ours", "status": "failed"})
     campaign.note("cleanup", "b", {"status": "unreachable", "message": "gone"})
-    result = call(tmp_path, state="finished", campaign=planned["path"], aborted="stopped")
+    result = call(tmp_path, state="finished", campaign=planned["path"])
     assert result["failed"] is True
-    assert "- stopped\n- target b: its scratch folder was not removed: gone\n" in result["msg"]
+    assert "\n- target b: its scratch folder was not removed: gone\n" in result["msg"]
     assert result["msg"].endswith(f"-e bulkcopy_campaign={planned['campaign_id']}")
+    aborted = call(tmp_path, state="finished", campaign=planned["path"], aborted="stopped")
+    assert "\n- stopped\n" in aborted["msg"]
+    assert "bulkcopy_campaign=" not in aborted["msg"]
 
 
 def test_results_lie_in_the_repository_or_below_the_current_directory(

@@ -190,7 +190,7 @@ def test_table_fits_and_says_everything(summary: report.Summary) -> None:
     assert "disqualified: 3 of 3 runs failed: scp: {{ gone }} | `x`" in table
     assert "=> use tar|ssh: as fast as the best and encrypted" in table
     assert "not measured: 3 of 3 runs unreachable: source c: did not answer: no route" in table
-    assert "a setup-dominated: connecting takes over 20 %" in table
+    assert "a setup-dominated: set-up takes over 20 %" in table
 
 
 def test_every_table_fits_in_100_columns() -> None:
