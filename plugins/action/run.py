@@ -53,6 +53,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         job = Job(content, plan, cell)
         outcome = job.obstacle() or self._give_up(args["campaign"], cell.link)
         began = time.monotonic()
+        tried = outcome is None
         if outcome is None:
             outcome = attempt(self, job.method.module, job.module_args(args["scratch_token"]), task_vars or {})
             self._remember(args["campaign"], cell.link, outcome)
@@ -73,6 +74,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "message": row["message"],
             "total_s": row["total_s"],
             "throughput_Bps": row["throughput_Bps"],
+            "tried": tried,
             "elapsed_s": round(time.monotonic() - began, 3),
         }
         if self._task.check_mode:

@@ -13,6 +13,7 @@ description:
   - The default output, less what went as it should, and with one line for each run that
     P(linkops.bulkcopy.run#module) made. A line has the link, the dataset, the block, the method, how the run ended,
     its time and throughput, how many runs are done of how many, and about how long the rest will take.
+  - Runs that were not tried, all for one reason, share one line.
   - Failures, changes and unreachable hosts are shown as the default output shows them.
   - It writes plain lines, with or without a terminal.
 extends_documentation_fragment:
@@ -28,6 +29,7 @@ import time  # noqa: E402  Ansible wants the documentation first
 from typing import Any  # noqa: E402
 
 from ansible import constants as C  # noqa: E402, N812
+from ansible.playbook.task_include import TaskInclude  # noqa: E402
 from ansible.plugins.callback.default import CallbackModule as Default  # noqa: E402
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.progress import Progress, line  # noqa: E402
 
@@ -45,6 +47,7 @@ class CallbackModule(Default):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self._progress: Progress | None = None
+        self._said: set[tuple[str, str, str]] = set()
 
     def set_options(self, task_keys: Any = None, var_options: Any = None, direct: Any = None) -> None:
         super().set_options(task_keys=task_keys, var_options=var_options, direct=direct)
@@ -75,7 +78,8 @@ class CallbackModule(Default):  # type: ignore[misc]
             self._progress = Progress(
                 result.result["runs"], float(result.result["estimate"]["duration_s"]), time.monotonic()
             )
-        if not self._quiet(result):
+        included = isinstance(result.task, TaskInclude) and self._display.verbosity == 0
+        if not self._quiet(result) and not included:
             super().v2_runner_on_ok(result)
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
@@ -94,8 +98,14 @@ class CallbackModule(Default):  # type: ignore[misc]
             if self._progress is None:
                 self._progress = Progress(None, None, time.monotonic())
             self._progress.step(time.monotonic())
-            bad = result.result["status"] not in ("ok", "planned")
-            self._display.display(line(result.result, self._progress), color=C.COLOR_ERROR if bad else None)
+            run = result.result
+            if not run.get("tried", True):  # said once for all runs that it holds for
+                reason = (run["link"], run["status"], run["message"])
+                if reason in self._said:
+                    return
+                self._said.add(reason)
+            bad = run["status"] not in ("ok", "planned")
+            self._display.display(line(run, self._progress), color=C.COLOR_ERROR if bad else None)
         elif not self._quiet(result):
             super().v2_runner_item_on_ok(result)
 

@@ -106,6 +106,10 @@ throughput_Bps:
   description: Payload bytes a second.
   type: float
   returned: when it was measured
+tried:
+  description: Whether anything was run. It is not where the preparation or an earlier run found that it cannot work.
+  type: bool
+  returned: when it was not skipped
 elapsed_s:
   description: Seconds that the whole run took, preparation and verification included.
   type: float

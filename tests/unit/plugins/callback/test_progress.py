@@ -71,6 +71,15 @@ def test_one_line_a_run(callback: progress.CallbackModule, screen: Screen) -> No
     assert coloured is not None
 
 
+def test_runs_that_were_not_tried_share_a_line(callback: progress.CallbackModule, screen: Screen) -> None:
+    for _run in range(3):
+        callback.v2_runner_item_on_ok(
+            result("linkops.bulkcopy.run", **{**RUN, "status": "unreachable", "message": "gone", "tried": False})
+        )
+    callback.v2_runner_item_on_ok(result("linkops.bulkcopy.run", **{**RUN, "tried": True}))
+    assert [text.split()[0] for text, _color in screen.lines] == ["[1/?]", "[4/?]"]
+
+
 def test_quiet_where_all_went_well(callback: progress.CallbackModule, screen: Screen) -> None:
     callback.v2_runner_on_ok(result("linkops.bulkcopy.attempt", status="ok"))
     callback.v2_runner_on_ok(result("linkops.bulkcopy.run", results=[]))
