@@ -12,7 +12,7 @@ from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.outcome import FA
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import Campaign
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(ActionBase):
     """Runs one step of the preparation and writes down how it ended."""
 
     TRANSFERS_FILES = False

@@ -48,7 +48,7 @@ class RefusedError(Exception):
         super().__init__("\n".join(self.faults))
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(ActionBase):
     """Plans a campaign, takes stock after its preparation, and says at the end what is missing."""
 
     TRANSFERS_FILES = False

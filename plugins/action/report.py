@@ -22,7 +22,7 @@ from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import (
 display = Display()
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(ActionBase):
     """Makes the summary, the table and the report of a campaign from its rows."""
 
     TRANSFERS_FILES = False

@@ -22,7 +22,7 @@ SETUP_SHARE = 0.2
 SETUP_DOMINATED = "setup-dominated"
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(ActionBase):
     """Executes one planned run and turns whatever comes of it into exactly one row."""
 
     TRANSFERS_FILES = False

@@ -39,7 +39,7 @@ CAMPAIGN = "linkops.bulkcopy.campaign"
 QUIET = (RUN, CAMPAIGN, "linkops.bulkcopy.attempt", "linkops.bulkcopy.report")
 
 
-class CallbackModule(Default):  # type: ignore[misc]
+class CallbackModule(Default):
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "stdout"
     CALLBACK_NAME = "linkops.bulkcopy.progress"
