@@ -18,12 +18,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-#: What a generated dataset of scale 1 holds: (files, bytes).
-SHAPES: Mapping[str, tuple[int, int]] = {
-    "small": (2000, 200_000_000),
-    "large": (200, 2_000_000_000),
-    "tree": (12_000, 1_600_000_000),
-}
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _dataset
+
 #: Blocks below which the noise floor says nothing, so that an A/A copy would be wasted time.
 REPLICA_MIN_BLOCKS = 5
 #: The estimate's figures: what a run costs beside its copy, the speed of an unnamed link, the share of a link that
@@ -441,14 +437,21 @@ def read_datasets(raw: Any, where: str, reader: _Reader) -> list[Dataset]:
         ):
             reader.fault(f"{place}: give a shape, or parts, or the path of an existing tree, and scale without path.")
         if shape is None and parts is None and path is None:
-            if name in SHAPES:
+            if name in _dataset.SHAPES:
                 shape = name
             elif name is not None:
-                reader.fault(f"{place}: give a shape ({', '.join(SHAPES)}), or parts, or the path of an existing tree.")
-        if shape is not None and shape not in SHAPES:
+                reader.fault(
+                    f"{place}: give a shape ({', '.join(_dataset.SHAPES)}), or parts, or the path of an existing tree."
+                )
+        if shape is not None and shape not in _dataset.SHAPES:
             reader.fault(
-                f"{place}: the shape {shape!r} is unknown; known are {', '.join(SHAPES)}{suggest(shape, SHAPES)}."
+                f"{place}: the shape {shape!r} is unknown; known are {', '.join(_dataset.SHAPES)}{suggest(shape, _dataset.SHAPES)}."
             )
+        if parts is not None:
+            try:
+                _parts(parts)
+            except _dataset.DatasetError as error:
+                reader.fault(f"{place}: {error}.")
         if path is not None and not path.startswith("/"):
             reader.fault(f"{place}: the path {path!r} must be absolute.")
         steps: list[tuple[float, float]] = []
@@ -548,12 +551,29 @@ def _directory(dataset: Dataset, scale: float) -> str:
 
 
 def _size(dataset: Dataset, scale: float) -> tuple[int, int] | None:
-    """(files, bytes) of a generated dataset of a known shape; null where only the source can tell."""
-    if dataset.shape is None:
+    """(files, bytes) of a generated dataset; null for an existing tree, which only its source can tell."""
+    if dataset.path is not None:
         return None
-    files, size = SHAPES[dataset.shape]
-    count = max(1, round(files * scale))
-    return count, round(size / files * count)
+    parts = _dataset.SHAPES[dataset.shape] if dataset.shape is not None else _parts(dataset.parts)
+    planned = _dataset.make_plan(parts, scale)
+    return len(planned.files), planned.bytes
+
+
+def _parts(parts: Any) -> tuple[_dataset.Part, ...]:
+    """The parts as the dataset module takes them. Raises DatasetError with a sentence."""
+    known = _dataset.Part._fields
+    for part in parts if isinstance(parts, (list, tuple)) else [None]:
+        if not isinstance(part, Mapping) or not {"name", "files", "file_bytes"} <= set(part) <= set(known):
+            raise _dataset.DatasetError(
+                f"parts must be a list of mappings with name, files and file_bytes, and of {', '.join(known[3:])} what "
+                f"is wanted, but there is {_show(part)}"
+            )
+    made = tuple(_dataset.Part(**part) for part in parts)
+    try:
+        _dataset.check_parts(made)
+    except TypeError:
+        raise _dataset.DatasetError("every number of a part must be one, without quotes") from None
+    return made
 
 
 def make_trees(
@@ -686,7 +706,10 @@ def make_plan(
             reader.fault(sentence)
     if reader.faults:
         raise InputError(reader.faults)
-    by_link, trees = make_trees(read, datasets, hosts)
+    try:
+        by_link, trees = make_trees(read, datasets, hosts)
+    except _dataset.DatasetError as error:
+        raise InputError([f"{places['datasets']}: {error}."]) from None
     replica = choose_replica(settings, methods, seed)
     machine = {name: host.machine for name, host in hosts.items() if host.machine is not None}
     return Plan(

@@ -143,6 +143,15 @@ def test_trees_follow_the_rate_and_are_shared() -> None:
     ]
 
 
+def test_sizes_of_described_and_standard_trees() -> None:
+    parts = [{"name": "p", "files": 10, "file_bytes": 1000}, {"name": "q", "files": 4, "file_bytes": 50}]
+    datasets = [{"name": "mine", "parts": parts, "scale": 0.5}, {"name": "tree"}]
+    mine, tree = make(overrides={"datasets": datasets}, links=LINKS[:1]).trees
+    assert (mine.files, mine.bytes) == (5 + 2, 5 * 1000 + 2 * 50)
+    # the first seed's 1.6 GB
+    assert tree.bytes == pytest.approx(1.6e9, rel=0.01)
+
+
 def test_scale_is_that_of_the_lowest_limit_that_reaches_the_rate() -> None:
     dataset = plans.Dataset("x", scale=9, scale_by_rate=((1000, 3), (100, 1)))
     assert [dataset.scale_for(rate) for rate in (10, 100, 101, 1000, 1001, None)] == [1, 1, 3, 3, 9, 9]
@@ -227,7 +236,8 @@ def test_faults_of_a_link(link: dict[str, Any], sentence: str) -> None:
 
 
 def test_no_links_shows_an_example_of_five_lines() -> None:
-    for links in (None, [], {}):
+    nothing: list[Any] = [None, [], {}]
+    for links in nothing:
         (found,) = faults(links=links)
         assert found.startswith("the inventory has no bulkcopy_links")
         assert found.endswith(plans.LINK_EXAMPLE)
@@ -249,8 +259,12 @@ def test_no_links_shows_an_example_of_five_lines() -> None:
         ({"datasets": [{"name": "x", "shape": "smal"}]}, "the shape 'smal' is unknown; known are small, large, tree"),
         ({"datasets": [{"name": "x", "path": "y"}]}, "the path 'y' must be absolute"),
         ({"datasets": [{"name": "x", "path": "/y", "shape": "small"}]}, "give a shape, or parts, or the path"),
+        ({"datasets": [{"name": "x", "parts": "y"}]}, "dataset x: parts must be a list of mappings with name, files"),
+        ({"datasets": [{"name": "x", "parts": [{"name": "p", "files": 0, "file_bytes": 1}]}]}, "files 0: it must be"),
+        ({"datasets": [{"name": "x", "parts": [{"name": "p", "files": "9", "file_bytes": 1}]}]}, "without quotes"),
         ({"datasets": [{"name": "small"}, {"name": "small"}]}, "two datasets are named small"),
         ({"datasets": [{"name": "small", "scale": -1}]}, "scale must be a number above 0, but is -1."),
+        ({"datasets": [{"name": "small", "scale": 1e9}]}, "choose a lower scale"),
         ({"methods": ["scq"]}, "no standard method labelled 'scq'; did you mean scp?"),
         ({"methods": ["scp", "scp"]}, "two methods are labelled 'scp': rename one."),
         ({"methods": [{"module": "scp"}]}, "method 1 has no label: add it."),
