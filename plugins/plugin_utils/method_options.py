@@ -38,8 +38,8 @@ CAMPAIGN_OPTIONS = frozenset(
         "manifest",
     )
 )
-#: A module with these options is a copy method.
-METHOD_SIGNATURE = frozenset(("src", "dest", "address", "scratch"))
+#: A module that has all these options is a copy method: a campaign gives them to each.
+METHOD_SIGNATURE = CAMPAIGN_OPTIONS | {"ssh_options"}
 _SPEC_KEYS = ("type", "elements", "choices", "aliases")
 
 Options = Mapping[str, Mapping[str, Any]]
@@ -78,7 +78,8 @@ def check_methods(
         options = options_of(method.module)
         if options is None or not set(options) >= METHOD_SIGNATURE:
             known = known_methods()
-            reason = "is not installed" if options is None else "is not a copy method"
+            lacks = ", ".join(sorted(METHOD_SIGNATURE - set(options or ())))
+            reason = "is not installed" if options is None else f"is not a copy method (it lacks {lacks})"
             faults.append(
                 f"{where}: the module {short} {reason}; known methods are {', '.join(known)}{suggest(short, known)}."
             )

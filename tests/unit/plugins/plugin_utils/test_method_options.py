@@ -14,10 +14,9 @@ import pytest
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import method_options
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import Method
 
-COMMON: dict[str, Any] = {name: {"type": "str"} for name in ("src", "dest", "address")}
+COMMON: dict[str, Any] = {name: {"type": "raw"} for name in method_options.METHOD_SIGNATURE}
 OPTIONS: dict[str, Any] = {
     **COMMON,
-    "scratch": {"type": "bool"},
     "ssh_options": {"type": "list", "elements": "str"},
     "compression": {"type": "str", "choices": ["none", "gzip"], "default": "none"},
     "protocol": {"type": "str", "choices": {"sftp": "new", "legacy": "old"}},
@@ -69,10 +68,11 @@ def test_names_method_and_module(monkeypatch: pytest.MonkeyPatch) -> None:
         Method("c", "linkops.bulkcopy.scp", {"x": 1}),
         Method("d", "linkops.bulkcopy.scp", {}),
     ]
-    known = {"linkops.bulkcopy.scp": OPTIONS, "linkops.bulkcopy.tree_info": {"path": {}}}
+    known = {"linkops.bulkcopy.scp": OPTIONS, "linkops.bulkcopy.tree_info": {**COMMON, "path": {}}}
+    known["linkops.bulkcopy.tree_info"].pop("manifest")
     missing, wrong, option = method_options.check_methods(methods, known.get)
     assert missing == ("method 'a': the module scq is not installed; known methods are rsync, scp; did you mean scp?.")
-    assert wrong.startswith("method 'b': the module tree_info is not a copy method")
+    assert wrong.startswith("method 'b': the module tree_info is not a copy method (it lacks manifest); known")
     assert option.startswith("method 'c': scp has no option x;")
 
 
@@ -81,11 +81,15 @@ PROGRAM = """
 import json, sys
 from ansible.plugins.loader import init_plugin_loader
 init_plugin_loader([sys.argv[1]])
+from ansible_collections.linkops.bulkcopy.plugins.action.campaign import standard_methods
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import method_options
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import Method
+methods = [Method(m["label"], "linkops.bulkcopy." + m["module"], m.get("args", {})) for m in standard_methods()]
 print(json.dumps({
     "scratch": sorted(method_options.documented_options("linkops.bulkcopy.scratch")),
     "none": method_options.documented_options("linkops.bulkcopy.no_such_module"),
     "known": method_options.known_methods(),
+    "standard": method_options.check_methods(methods),
 }))
 """
 
@@ -102,5 +106,6 @@ def test_finds_documentation_as_ansible_does() -> None:
     found = json.loads(done.stdout)
     assert found["scratch"] == ["path", "state", "token"]
     assert found["none"] is None
-    # what has no src, dest and address is no copy method
-    assert {"scratch", "run", "campaign", "report", "attempt"}.isdisjoint(found["known"])
+    assert {"rsync", "scp", "tar_nc", "tar_ssh"} <= set(found["known"])
+    assert {"scratch", "run", "campaign", "report", "attempt", "link_info", "tree_info"}.isdisjoint(found["known"])
+    assert found["standard"] == []
