@@ -1,0 +1,80 @@
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import plan as plans
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import report
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.campaign_dir import results_dir
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import (
+    Campaign,
+    ResultsError,
+    write_atomically,
+    write_json,
+)
+
+display = Display()
+
+
+class ActionModule(ActionBase):
+    """Makes the summary, the table and the report of a campaign from its rows."""
+
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        super().run(tmp, task_vars)
+        _spec, args = self.validate_argument_spec(
+            argument_spec={
+                "campaign": {"type": "str", "default": "latest"},
+                "results_dir": {"type": "path"},
+                "allow_cleartext": {"type": "bool", "default": False},
+            },
+        )
+        try:
+            return self._report(args)
+        except ResultsError as error:
+            return {"failed": True, "msg": str(error)}
+
+    def _report(self, args: dict[str, Any]) -> dict[str, Any]:
+        given = args["campaign"]
+        campaign = Campaign(Path(given)) if "/" in given else Campaign.open(results_dir(args["results_dir"]), given)
+        content = campaign.load()
+        plan = plans.plan_from_dict(content["plan"])
+        rows = campaign.rows()
+        prepared = content.get("prepared") or {}
+        summary = report.summarise(
+            campaign_id=content["campaign_id"],
+            profile=content["profile"],
+            plan=plan,
+            rows=rows,
+            link_facts={name: state.get("link") or {} for name, state in (prepared.get("links") or {}).items()},
+            allow_cleartext=args["allow_cleartext"],
+        )
+        table = report.table(summary)
+        if not self._task.check_mode:
+            write_json(campaign.path / "summary.json", summary.as_dict())
+            write_atomically(campaign.path / "summary.csv", report.as_csv(summary))
+            write_atomically(campaign.path / "report.md", report.markdown(summary))
+        display.display(table)
+        display.display(f"{summary.ok} of {summary.planned} planned runs ended ok. Results: {campaign.path}")
+        facts: dict[str, dict[str, Any]] = {}
+        for link in summary.links:
+            facts.setdefault(link.source, {"links": {}})["links"][link.name] = {
+                "campaign_id": summary.campaign_id,
+                "verdicts": report.link_as_dict(link)["results"],
+                "records": [row for row in rows if row["link"]["name"] == link.name],
+            }
+        return {
+            "changed": not self._task.check_mode,
+            "campaign_id": summary.campaign_id,
+            "path": str(campaign.path),
+            "table": table,
+            "missing": list(summary.missing),
+            "facts": facts,
+        }

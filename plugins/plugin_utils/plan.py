@@ -1,0 +1,835 @@
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From what the user wrote to the whole list of runs: checked input, rounds, seeded order, estimate.
+
+Plain Python: knows nothing of Ansible. Every fault of the input is collected and raised together as L(InputError).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import json
+import random
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _dataset
+
+#: Blocks below which the noise floor says nothing, so that an A/A copy would be wasted time.
+REPLICA_MIN_BLOCKS = 5
+#: The estimate's figures: what a run costs beside its copy, the speed of an unnamed link, the share of a link that
+#: payload gets, and what one core compresses (ssh's zlib or gzip at its default level).
+OVERHEAD_S = 1.5
+DEFAULT_RATE_MBIT = 1000.0
+GOODPUT_SHARE = 0.94
+COMPRESSOR_BPS = 25_000_000.0
+
+SCENARIOS = ("full",)
+VERIFY = ("sha256", "size-mtime", "none")
+CACHE = ("as-is", "warm", "cold")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+
+LINK_EXAMPLE = """\
+bulkcopy_links:
+  - name: dc1-dc2
+    source: dc1-host
+    target: dc2-host
+    address: 192.0.2.20"""
+
+PROFILE_KEYS = (
+    "description",
+    "blocks",
+    "warmups",
+    "warmup_datasets",
+    "replica",
+    "verify",
+    "cache",
+    "timeout_s",
+    "datasets",
+    "methods",
+)
+LINK_KEYS = (
+    "name",
+    "source",
+    "target",
+    "address",
+    "ssh_port",
+    "ssh_user",
+    "ssh_identity_file",
+    "ssh_known_hosts",
+    "ssh_options",
+    "target_python",
+    "rate_mbit",
+    "datasets",
+    "lab",
+)
+DATASET_KEYS = ("name", "shape", "parts", "scale", "scale_by_rate", "path")
+METHOD_KEYS = ("label", "module", "args")
+
+
+class InputError(ValueError):
+    """The input cannot be used; C(faults) has one sentence for each thing that is wrong."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        self.faults = list(faults)
+        super().__init__("\n".join(self.faults))
+
+
+class Host(NamedTuple):
+    """What the plan needs to know of an inventory host."""
+
+    address: str
+    machine: str | None = None  # hosts with the same machine are never used at the same moment
+    scratch_dir: str = "/var/tmp/linkops-bulkcopy/scratch"
+    data_dir: str = "/var/tmp/linkops-bulkcopy/data"
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    label: str
+    module: str
+    args: Mapping[str, Any]
+
+    @property
+    def compresses(self) -> bool:
+        """Whether a compressor works in it, by the common option names; only the estimate of duration uses this."""
+        return bool(
+            self.args.get("compress")
+            or self.args.get("ssh_compression")
+            or self.args.get("compression", "none") != "none"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """Generated (C(shape) or C(parts)) or existing (C(path)). C(scale_by_rate) is ((up to Mbit/s, scale), ...)."""
+
+    name: str
+    shape: str | None = None
+    parts: Any = None
+    scale: float = 1.0
+    scale_by_rate: tuple[tuple[float, float], ...] = ()
+    path: str | None = None
+
+    def scale_for(self, rate_mbit: float | None) -> float:
+        """The scale for a link of that rate: of the entries that reach the rate the one with the lowest limit;
+        the plain C(scale) for a faster link and for one whose rate is unknown."""
+        if rate_mbit is not None:
+            for limit, scale in sorted(self.scale_by_rate):
+                if rate_mbit <= limit:
+                    return scale
+        return self.scale
+
+
+@dataclasses.dataclass(frozen=True)
+class Link:
+    name: str
+    source: str
+    target: str
+    address: str
+    ssh_port: int | None = None
+    ssh_user: str | None = None
+    ssh_identity_file: str | None = None
+    ssh_known_hosts: str | None = None
+    ssh_options: tuple[str, ...] = ()
+    target_python: str | None = None
+    rate_mbit: float | None = None
+    datasets: tuple[str, ...] = ()  # empty: all
+    scratch_dir: str = ""  # on the target
+
+
+@dataclasses.dataclass(frozen=True)
+class Tree:
+    """One dataset as it lies on one source. C(files) and C(bytes) are null until they are known."""
+
+    key: str
+    source: str
+    dataset: str
+    directory: str
+    path: str
+    manifest: str
+    shape: str | None
+    parts: Any
+    scale: float
+    files: int | None
+    bytes: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One planned run. C(block) counts from 1, for warm-ups apart from the measured ones; C(position) is the place
+    in its block, from 1; C(number) the place in the whole campaign, from 1."""
+
+    run_id: str
+    number: int
+    link: str
+    dataset: str
+    scenario: str
+    label: str
+    block: int
+    position: int
+    replica: int
+    warmup: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    blocks: int = 3
+    warmups: int = 1
+    warmup_datasets: str = "smallest"
+    replica: str | bool = "auto"
+    verify: str = "sha256"
+    cache: str = "as-is"
+    timeout_s: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """C(duration_s) adds up the slowest link of each round; C(unknown) names the trees whose size is not known yet."""
+
+    runs: int
+    bytes: int
+    duration_s: float
+    unknown: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    seed: int
+    settings: Settings
+    replica: str | None
+    links: tuple[Link, ...]
+    methods: tuple[Method, ...]
+    datasets: tuple[Dataset, ...]
+    trees: tuple[Tree, ...]
+    rounds: tuple[tuple[str, ...], ...]
+    cells: tuple[Cell, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan as JSON-ready data."""
+        data: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self), default=dict))
+        return data
+
+    def fingerprint(self) -> str:
+        """SHA-256 of everything that decides what is measured: a resumed campaign must have the same."""
+        data = self.as_dict()
+        for tree in data["trees"]:  # the sizes of existing trees are only known later; their digest is compared then
+            del tree["files"], tree["bytes"]
+        del data["rounds"]
+        return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """C(; did you mean X?) for the closest known word, else the empty string."""
+    close = difflib.get_close_matches(str(word), list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def tree_key(source: str, directory: str) -> str:
+    return f"{source}:{directory}"
+
+
+class _Reader:
+    """Reads typed values out of what the user wrote and collects a sentence for each that does not fit."""
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+
+    def fault(self, sentence: str) -> None:
+        if sentence not in self.faults:
+            self.faults.append(sentence)
+
+    def mapping(self, value: Any, where: str, known: Sequence[str]) -> Mapping[str, Any] | None:
+        if not isinstance(value, Mapping):
+            self.fault(f"{where} must be a mapping with the keys {', '.join(known)}, but is {_show(value)}.")
+            return None
+        for key in value:
+            if key not in known:
+                self.fault(f"{where} has the unknown key {key!r}; known are {', '.join(known)}{suggest(key, known)}.")
+        return value
+
+    def text(self, data: Mapping[str, Any], key: str, where: str, required: bool = False) -> str | None:
+        value = data.get(key)
+        if value is None:
+            if required:
+                self.fault(f"{where} has no {key}: add it.")
+            return None
+        if not isinstance(value, str) or not value:
+            self.fault(f"{where}: {key} must be a text, but is {_show(value)}: put it in quotes.")
+            return None
+        return str(value)
+
+    def name(self, data: Mapping[str, Any], where: str) -> str | None:
+        value = self.text(data, "name", where, required=True)
+        if value is not None and not NAME.match(value):
+            self.fault(
+                f"{where}: the name {value!r} must begin with a letter or digit and hold only letters, digits, "
+                "dots, hyphens and underscores."
+            )
+            return None
+        return value
+
+    def number(
+        self, data: Mapping[str, Any], key: str, where: str, *, above: float, default: float | None = None
+    ) -> float | None:
+        value = data.get(key)
+        if value is None:
+            return default
+        number = _to_number(value)
+        if number is None or not number > above:
+            self.fault(f"{where}: {key} must be a number above {above:g}, but is {_show(value)}.")
+            return default
+        return number
+
+    def whole(
+        self, data: Mapping[str, Any], key: str, where: str, *, least: int, most: int, default: int | None = None
+    ) -> int | None:
+        value = data.get(key)
+        if value is None:
+            return default
+        number = _to_number(value)
+        if number is None or number != int(number) or not least <= number <= most:
+            self.fault(f"{where}: {key} must be a whole number from {least} to {most}, but is {_show(value)}.")
+            return default
+        return int(number)
+
+    def choice(self, data: Mapping[str, Any], key: str, where: str, choices: Sequence[str], default: str) -> str:
+        value = data.get(key, default)
+        if value not in choices:
+            self.fault(
+                f"{where}: {key} must be one of {', '.join(choices)}, but is {_show(value)}{suggest(value, choices)}."
+            )
+            return default
+        return str(value)
+
+    def texts(self, data: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
+        value = data.get(key) or ()
+        if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(v, str) for v in value):
+            self.fault(f"{where}: {key} must be a list of texts, but is {_show(value)}.")
+            return ()
+        return tuple(str(v) for v in value)
+
+
+def _to_number(value: Any) -> float | None:
+    """A finite number out of a number or of the text that -e makes of one; null for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if abs(number) < float("inf") else None
+
+
+def _show(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def read_settings(profile: Mapping[str, Any], places: Mapping[str, str], reader: _Reader) -> Settings:
+    """C(places) says for each key where it was written."""
+    replica: str | bool = profile.get("replica", "auto")
+    if isinstance(replica, str):
+        replica = {"true": True, "yes": True, "false": False, "no": False}.get(replica.lower(), replica)
+    if replica not in (True, False, "auto"):
+        reader.fault(f"{places['replica']}: replica must be auto, true or false, but is {_show(replica)}.")
+        replica = "auto"
+    blocks = reader.whole(profile, "blocks", places["blocks"], least=1, most=1000, default=3)
+    warmups = reader.whole(profile, "warmups", places["warmups"], least=0, most=1000, default=1)
+    return Settings(
+        blocks=blocks or 3,
+        warmups=warmups or 0,
+        warmup_datasets=reader.choice(
+            profile, "warmup_datasets", places["warmup_datasets"], ("smallest", "all"), "smallest"
+        ),
+        replica=replica,
+        verify=reader.choice(profile, "verify", places["verify"], VERIFY, "sha256"),
+        cache=reader.choice(profile, "cache", places["cache"], CACHE, "as-is"),
+        timeout_s=reader.number(profile, "timeout_s", places["timeout_s"], above=0),
+    )
+
+
+def read_links(raw: Any, hosts: Mapping[str, Host], ssh_users: Mapping[str, str], reader: _Reader) -> list[Link]:
+    if not raw:
+        reader.fault(f"the inventory has no bulkcopy_links: write which links to measure, for example\n{LINK_EXAMPLE}")
+        return []
+    if isinstance(raw, (str, Mapping)) or not isinstance(raw, Sequence):
+        reader.fault(f"bulkcopy_links must be a list, but is {_show(raw)}: for example\n{LINK_EXAMPLE}")
+        return []
+    links: list[Link] = []
+    names: set[str] = set()
+    for number, item in enumerate(raw, 1):
+        where = f"bulkcopy_links entry {number}"
+        data = reader.mapping(item, where, LINK_KEYS)
+        if data is None:
+            continue
+        name = reader.name(data, where)
+        if name is not None:
+            where = f"link {name}"
+            if name in names:
+                reader.fault(f"two links are named {name}: rename one in bulkcopy_links.")
+            names.add(name)
+        ends: dict[str, str | None] = {}
+        for end in ("source", "target"):
+            host = ends[end] = reader.text(data, end, where, required=True)
+            if host is not None and host not in hosts:
+                reader.fault(
+                    f"{where}: its {end} {host} is not a host of the inventory: add it there or correct "
+                    f"bulkcopy_links{suggest(host, hosts)}."
+                )
+                ends[end] = None
+        if ends["source"] is not None and ends["source"] == ends["target"]:
+            reader.fault(f"{where}: its source and its target are both {ends['source']}: name two different hosts.")
+        address = reader.text(data, "address", where)
+        rate = reader.number(data, "rate_mbit", where, above=0)
+        lab = data.get("lab")
+        if rate is None and isinstance(lab, Mapping):
+            rate = reader.number(lab, "rate_mbit", f"{where}, lab", above=0)
+        options = reader.texts(data, "ssh_options", where)
+        for option in options:
+            if not re.match(r"[A-Za-z0-9]+=", option):
+                reader.fault(f"{where}: the ssh option {option!r} must look like Key=value.")
+        link = Link(
+            name=name or "",
+            source=ends["source"] or "",
+            target=ends["target"] or "",
+            address=address or (hosts[ends["target"]].address if ends["target"] else ""),
+            ssh_port=reader.whole(data, "ssh_port", where, least=1, most=65535),
+            ssh_user=reader.text(data, "ssh_user", where) or ssh_users.get(ends["target"] or ""),
+            ssh_identity_file=reader.text(data, "ssh_identity_file", where),
+            ssh_known_hosts=reader.text(data, "ssh_known_hosts", where),
+            ssh_options=options,
+            target_python=reader.text(data, "target_python", where),
+            rate_mbit=rate,
+            datasets=reader.texts(data, "datasets", where),
+            scratch_dir=hosts[ends["target"]].scratch_dir if ends["target"] else "",
+        )
+        if name and link.source and link.target:
+            links.append(link)
+    return links
+
+
+def read_datasets(raw: Any, where: str, reader: _Reader) -> list[Dataset]:
+    if not isinstance(raw, Sequence) or isinstance(raw, str) or not raw:
+        reader.fault(f"{where}: datasets must be a list with at least one entry, but is {_show(raw)}.")
+        return []
+    datasets: list[Dataset] = []
+    names: set[str] = set()
+    for number, item in enumerate(raw, 1):
+        place = f"{where}, dataset {number}"
+        data = reader.mapping(item, place, DATASET_KEYS)
+        if data is None:
+            continue
+        name = reader.name(data, place)
+        if name is not None:
+            place = f"{where}, dataset {name}"
+            if name in names:
+                reader.fault(f"{where}: two datasets are named {name}: rename one.")
+            names.add(name)
+        shape, parts, path = reader.text(data, "shape", place), data.get("parts"), reader.text(data, "path", place)
+        if sum(value is not None for value in (shape, parts, path)) > 1 or (
+            path is not None and (data.get("scale") is not None or data.get("scale_by_rate"))
+        ):
+            reader.fault(f"{place}: give a shape, or parts, or the path of an existing tree, and scale without path.")
+        if shape is None and parts is None and path is None:
+            if name in _dataset.SHAPES:
+                shape = name
+            elif name is not None:
+                reader.fault(
+                    f"{place}: give a shape ({', '.join(_dataset.SHAPES)}), or parts, or the path of an existing tree."
+                )
+        if shape is not None and shape not in _dataset.SHAPES:
+            reader.fault(
+                f"{place}: the shape {shape!r} is unknown; known are {', '.join(_dataset.SHAPES)}{suggest(shape, _dataset.SHAPES)}."
+            )
+        if parts is not None:
+            try:
+                _parts(parts)
+            except _dataset.DatasetError as error:
+                reader.fault(f"{place}: {error}.")
+        if path is not None and not path.startswith("/"):
+            reader.fault(f"{place}: the path {path!r} must be absolute.")
+        steps: list[tuple[float, float]] = []
+        for step in data.get("scale_by_rate") or ():
+            entry = reader.mapping(step, f"{place}, scale_by_rate", ("up_to_mbit", "scale"))
+            if entry is not None:
+                limit = reader.number(entry, "up_to_mbit", f"{place}, scale_by_rate", above=0)
+                scale = reader.number(entry, "scale", f"{place}, scale_by_rate", above=0)
+                if limit is None or scale is None:
+                    reader.fault(f"{place}: each entry of scale_by_rate needs up_to_mbit and scale.")
+                else:
+                    steps.append((limit, scale))
+        if name is not None:
+            datasets.append(
+                Dataset(
+                    name=name,
+                    shape=shape,
+                    parts=parts,
+                    scale=reader.number(data, "scale", place, above=0, default=1.0) or 1.0,
+                    scale_by_rate=tuple(steps),
+                    path=path,
+                )
+            )
+    return datasets
+
+
+def read_methods(raw: Any, where: str, standard: Sequence[Mapping[str, Any]], reader: _Reader) -> list[Method]:
+    """An entry is the label of a standard method or a mapping of label, module and args. Modules and args are only
+    checked for their kind here."""
+    if not isinstance(raw, Sequence) or isinstance(raw, str) or not raw:
+        reader.fault(f"{where}: methods must be a list with at least one entry, but is {_show(raw)}.")
+        return []
+    by_label = {str(method["label"]): method for method in standard}
+    methods: list[Method] = []
+    labels: set[str] = set()
+    for number, item in enumerate(raw, 1):
+        place = f"{where}, method {number}"
+        entry = item
+        if isinstance(item, str):
+            if item not in by_label:
+                reader.fault(
+                    f"{place}: there is no standard method labelled {item!r}{suggest(item, by_label)}. Known are "
+                    f"{', '.join(by_label)}; any other needs label, module and args."
+                )
+                continue
+            entry = by_label[item]
+        data = reader.mapping(entry, place, METHOD_KEYS)
+        if data is None:
+            continue
+        label, module = (
+            reader.text(data, "label", place, required=True),
+            reader.text(data, "module", place, required=True),
+        )
+        args = data.get("args") or {}
+        if not isinstance(args, Mapping):
+            reader.fault(f"{place}: args must be a mapping of module options, but is {_show(args)}.")
+            args = {}
+        if label is not None:
+            if not label.isprintable() or label != label.strip():
+                reader.fault(f"{place}: the label {label!r} must be printable, without spaces at its ends.")
+            if label in labels:
+                reader.fault(f"{where}: two methods are labelled {label!r}: rename one.")
+            labels.add(label)
+        if label is not None and module is not None:
+            methods.append(
+                Method(
+                    label=label,
+                    module=module if "." in module else f"linkops.bulkcopy.{module}",
+                    args={str(key): args[key] for key in args},
+                )
+            )
+    return methods
+
+
+def make_rounds(links: Sequence[Link], machine: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
+    """Rounds of links that may run together, since no two of a round share a machine.
+
+    Greedy edge colouring: the links in their order, each into the first round where both its machines are free; at
+    most 2d-1 rounds where a machine has d links. C(machine) maps a host to the machine it is; a host that is not in
+    it is its own.
+    """
+    rounds: list[tuple[list[str], set[str]]] = []
+    for link in links:
+        ends = {machine.get(link.source, link.source), machine.get(link.target, link.target)}
+        for names, busy in rounds:
+            if not ends & busy:
+                names.append(link.name)
+                busy |= ends
+                break
+        else:
+            rounds.append(([link.name], ends))
+    return tuple(tuple(names) for names, _busy in rounds)
+
+
+def _directory(dataset: Dataset, scale: float) -> str:
+    return dataset.name if scale == 1 else f"{dataset.name}-x{scale:g}"
+
+
+def _size(dataset: Dataset, scale: float) -> tuple[int, int] | None:
+    """(files, bytes) of a generated dataset; null for an existing tree, which only its source can tell."""
+    if dataset.path is not None:
+        return None
+    parts = _dataset.SHAPES[dataset.shape] if dataset.shape is not None else _parts(dataset.parts)
+    planned = _dataset.make_plan(parts, scale)
+    return len(planned.files), planned.bytes
+
+
+def _parts(parts: Any) -> tuple[_dataset.Part, ...]:
+    """The parts as the dataset module takes them. Raises DatasetError with a sentence."""
+    known = _dataset.Part._fields
+    for part in parts if isinstance(parts, (list, tuple)) else [None]:
+        if not isinstance(part, Mapping) or not {"name", "files", "file_bytes"} <= set(part) <= set(known):
+            raise _dataset.DatasetError(
+                f"parts must be a list of mappings with name, files and file_bytes, and of {', '.join(known[3:])} what "
+                f"is wanted, but there is {_show(part)}"
+            )
+    made = tuple(_dataset.Part(**part) for part in parts)
+    try:
+        _dataset.check_parts(made)
+    except TypeError:
+        raise _dataset.DatasetError("every number of a part must be one, without quotes") from None
+    return made
+
+
+def make_trees(
+    links: Sequence[Link], datasets: Sequence[Dataset], hosts: Mapping[str, Host]
+) -> tuple[dict[tuple[str, str], Tree], tuple[Tree, ...]]:
+    """The trees that must lie on the sources: by (link name, dataset name), and each once."""
+    by_link: dict[tuple[str, str], Tree] = {}
+    trees: dict[str, Tree] = {}
+    for link in links:
+        data_dir = hosts[link.source].data_dir.rstrip("/")
+        for dataset in datasets:
+            if link.datasets and dataset.name not in link.datasets:
+                continue
+            scale = 1.0 if dataset.path is not None else dataset.scale_for(link.rate_mbit)
+            directory = _directory(dataset, scale)
+            key = tree_key(link.source, directory)
+            size = _size(dataset, scale)
+            trees.setdefault(
+                key,
+                Tree(
+                    key=key,
+                    source=link.source,
+                    dataset=dataset.name,
+                    directory=directory,
+                    path=dataset.path or f"{data_dir}/{directory}",
+                    manifest=f"{data_dir}/{directory}.manifest",
+                    shape=dataset.shape,
+                    parts=dataset.parts,
+                    scale=scale,
+                    files=size[0] if size else None,
+                    bytes=size[1] if size else None,
+                ),
+            )
+            by_link[link.name, dataset.name] = trees[key]
+    return by_link, tuple(trees.values())
+
+
+def make_cells(
+    seed: int,
+    settings: Settings,
+    replica: str | None,
+    links: Sequence[Link],
+    methods: Sequence[Method],
+    trees: Mapping[tuple[str, str], Tree],
+    datasets: Sequence[Dataset],
+) -> tuple[Cell, ...]:
+    """Every run of the campaign, link by link: the warm-ups, then block after block; in a block each dataset, and in
+    it each method once (the A/A copy of C(replica) too), in an order that depends on the seed and on nothing else
+    that may change. A block is complete in all datasets before the next begins."""
+    cells: list[Cell] = []
+    for link in links:
+        own = [dataset.name for dataset in datasets if (link.name, dataset.name) in trees]
+        known = [name for name in own if trees[link.name, name].bytes is not None]
+        smallest = min(known or own, key=lambda name: trees[link.name, name].bytes or 0, default=None)
+        warm = [name for name in own if settings.warmup_datasets == "all" or name == smallest]
+        blocks = [(True, block, warm) for block in range(1, settings.warmups + 1)]
+        blocks += [(False, block, own) for block in range(1, settings.blocks + 1)]
+        for warmup, block, names in blocks:
+            for name in names:
+                for scenario in SCENARIOS:
+                    entries = [(method.label, 0) for method in methods]
+                    if replica is not None and not warmup:
+                        entries.append((replica, 1))
+                    place = [seed, link.name, name, scenario, "warmup" if warmup else "measured", block]
+                    # A text seed makes the same order on every Python 3 (it goes through SHA-512).
+                    random.Random(json.dumps(place)).shuffle(entries)
+                    for position, (label, copy) in enumerate(entries, 1):
+                        run_id = hashlib.sha256(json.dumps([*place, label, copy]).encode()).hexdigest()[:16]
+                        cells.append(
+                            Cell(
+                                run_id=run_id,
+                                number=len(cells) + 1,
+                                link=link.name,
+                                dataset=name,
+                                scenario=scenario,
+                                label=label,
+                                block=block,
+                                position=position,
+                                replica=copy,
+                                warmup=warmup,
+                            )
+                        )
+    return tuple(cells)
+
+
+def choose_replica(settings: Settings, methods: Sequence[Method], seed: int) -> str | None:
+    """The method that runs twice a block, or null: C(auto) spends that run only where it yields a noise floor."""
+    if settings.replica is False or (settings.replica == "auto" and settings.blocks < REPLICA_MIN_BLOCKS):
+        return None
+    return random.Random(json.dumps([seed, "replica"])).choice([method.label for method in methods])
+
+
+def make_plan(
+    *,
+    profile: Mapping[str, Any],
+    profile_name: str,
+    overrides: Mapping[str, Any],
+    links: Any,
+    hosts: Mapping[str, Host],
+    standard_methods: Sequence[Mapping[str, Any]],
+    seed: int,
+    ssh_users: Mapping[str, str] | None = None,
+    more_faults: Callable[[Sequence[Method]], Iterable[str]] | None = None,
+) -> Plan:
+    """The whole plan, or L(InputError) with every fault at once.
+
+    C(overrides) replaces keys of C(profile) by variables (C(bulkcopy_blocks) and so on). C(links) is what
+    C(bulkcopy_links) holds, C(hosts) the inventory, C(ssh_users) the copy user by target. C(more_faults), called with
+    the methods, adds faults that only the caller can see.
+    """
+    reader = _Reader()
+    where = f"profile {profile_name}"
+    reader.mapping(profile, where, PROFILE_KEYS)
+    profile = {**profile, **overrides}
+    places = {key: f"variable bulkcopy_{key}" if key in overrides else where for key in PROFILE_KEYS}
+    settings = read_settings(profile, places, reader)
+    read = read_links(links, hosts, ssh_users or {}, reader)
+    datasets = read_datasets(profile.get("datasets"), places["datasets"], reader)
+    methods = read_methods(profile.get("methods"), places["methods"], standard_methods, reader)
+    names = [dataset.name for dataset in datasets]
+    for link in read:
+        for name in link.datasets:
+            if names and name not in names:
+                reader.fault(
+                    f"link {link.name}: the dataset {name} is not in {places['datasets']}; it has {', '.join(names)}"
+                    f"{suggest(name, names)}."
+                )
+    if more_faults is not None:
+        for sentence in more_faults(methods):
+            reader.fault(sentence)
+    if reader.faults:
+        raise InputError(reader.faults)
+    try:
+        by_link, trees = make_trees(read, datasets, hosts)
+    except _dataset.DatasetError as error:
+        raise InputError([f"{places['datasets']}: {error}."]) from None
+    replica = choose_replica(settings, methods, seed)
+    machine = {name: host.machine for name, host in hosts.items() if host.machine is not None}
+    return Plan(
+        seed=seed,
+        settings=settings,
+        replica=replica,
+        links=tuple(read),
+        methods=tuple(methods),
+        datasets=tuple(datasets),
+        trees=trees,
+        rounds=make_rounds(read, machine),
+        cells=make_cells(seed, settings, replica, read, methods, by_link, datasets),
+    )
+
+
+def run_estimate_s(size: int, rate_mbit: float | None, compresses: bool) -> float:
+    """Seconds for one run: L(OVERHEAD_S) and the payload at the link's rate less headers, or at one core's
+    compressing speed where that is lower."""
+    speed = (rate_mbit or DEFAULT_RATE_MBIT) * 1e6 / 8 * GOODPUT_SHARE
+    return OVERHEAD_S + size / (min(speed, COMPRESSOR_BPS) if compresses else speed)
+
+
+def estimate(plan: Plan, sizes: Mapping[str, int] | None = None, done: Iterable[str] = ()) -> Estimate:
+    """What the campaign will copy and how long it will take. C(sizes): bytes by tree key, where they are known better
+    than from the plan; C(done): run_ids that need not run again."""
+    by_link, trees = tree_index(plan)
+    links = {link.name: link for link in plan.links}
+    methods = {method.label: method for method in plan.methods}
+    known = {tree.key: (sizes or {}).get(tree.key, tree.bytes) for tree in trees}
+    finished = set(done)
+    seconds = dict.fromkeys(links, 0.0)
+    total = runs = 0
+    for cell in plan.cells:
+        if cell.run_id in finished:
+            continue
+        size = known[by_link[cell.link, cell.dataset].key] or 0
+        runs += 1
+        total += size
+        seconds[cell.link] += run_estimate_s(size, links[cell.link].rate_mbit, methods[cell.label].compresses)
+    return Estimate(
+        runs=runs,
+        bytes=total,
+        duration_s=sum(max(seconds[name] for name in names) for names in plan.rounds),
+        unknown=tuple(key for key, size in known.items() if size is None),
+    )
+
+
+def tree_index(plan: Plan) -> tuple[dict[tuple[str, str], Tree], tuple[Tree, ...]]:
+    """The plan's trees by (link name, dataset name), and all of them."""
+    trees = {tree.key: tree for tree in plan.trees}
+    index: dict[tuple[str, str], Tree] = {}
+    for link in plan.links:
+        for dataset in plan.datasets:
+            if link.datasets and dataset.name not in link.datasets:
+                continue
+            scale = 1.0 if dataset.path is not None else dataset.scale_for(link.rate_mbit)
+            index[link.name, dataset.name] = trees[tree_key(link.source, _directory(dataset, scale))]
+    return index, plan.trees
+
+
+def refuse_above(estimated: Estimate, max_bytes: float, max_minutes: float) -> list[str]:
+    """The sentences that refuse a campaign larger than the user allows; an empty list allows it."""
+    faults = []
+    if estimated.bytes > max_bytes:
+        faults.append(
+            f"the plan would copy {show_bytes(estimated.bytes)} in {estimated.runs} runs, more than bulkcopy_max_bytes "
+            f"({show_bytes(max_bytes)}): raise it, or plan fewer blocks, methods or smaller datasets."
+        )
+    if estimated.duration_s > max_minutes * 60:
+        faults.append(
+            f"the plan would take about {show_duration(estimated.duration_s)} for {estimated.runs} runs, more than "
+            f"bulkcopy_max_minutes ({max_minutes:g}): raise it, or plan fewer blocks, methods or smaller datasets."
+        )
+    return faults
+
+
+def show_bytes(size: float) -> str:
+    """Bytes in powers of ten, as in C(1.50 GB)."""
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= factor:
+            return f"{size / factor:.3g} {unit}"
+    return f"{size:.0f} B"
+
+
+def show_duration(seconds: float) -> str:
+    """Seconds as C(42 s), C(5 min 10 s) or C(2 h 5 min)."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def plan_from_dict(data: Mapping[str, Any]) -> Plan:
+    """The plan that L(Plan.as_dict) wrote."""
+
+    def tupled(value: Any) -> tuple[Any, ...]:
+        return tuple(value or ())
+
+    return Plan(
+        seed=int(data["seed"]),
+        settings=Settings(**data["settings"]),
+        replica=data["replica"],
+        links=tuple(
+            Link(
+                **{
+                    **link,
+                    "ssh_options": tupled(link["ssh_options"]),
+                    "datasets": tupled(link["datasets"]),
+                }
+            )
+            for link in data["links"]
+        ),
+        methods=tuple(Method(**method) for method in data["methods"]),
+        datasets=tuple(
+            Dataset(**{**dataset, "scale_by_rate": tuple((a, b) for a, b in dataset["scale_by_rate"])})
+            for dataset in data["datasets"]
+        ),
+        trees=tuple(Tree(**tree) for tree in data["trees"]),
+        rounds=tuple(tuple(names) for names in data["rounds"]),
+        cells=tuple(Cell(**cell) for cell in data["cells"]),
+    )

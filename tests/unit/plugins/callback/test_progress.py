@@ -1,0 +1,105 @@
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible.plugins.callback.default import CallbackModule as Default
+from ansible_collections.linkops.bulkcopy.plugins.callback import progress
+
+RUN = {
+    "link": "one",
+    "dataset": "small",
+    "label": "tar|ssh",
+    "warmup": False,
+    "block": 1,
+    "blocks": 3,
+    "replica": 0,
+    "status": "ok",
+    "message": "",
+    "total_s": 2.0,
+    "throughput_Bps": 5e6,
+}
+
+
+def result(action: str, loop: bool = False, **content: Any) -> Any:
+    task = SimpleNamespace(resolved_action=action, loop=loop, _uuid="u", action=action)
+    return SimpleNamespace(task=task, result=content, host=SimpleNamespace(get_name=lambda: "h"))
+
+
+class Screen:
+    verbosity = 0
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str | None]] = []
+
+    def display(self, text: str, color: str | None = None, **_more: Any) -> None:
+        self.lines.append((text, color))
+
+
+@pytest.fixture
+def screen() -> Screen:
+    return Screen()
+
+
+@pytest.fixture
+def callback(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> progress.CallbackModule:
+    for name in ("v2_runner_on_ok", "v2_runner_on_failed", "v2_runner_item_on_ok", "v2_runner_on_skipped"):
+        monkeypatch.setattr(
+            Default, name, lambda self, *args, name=name: self._display.display(f"default {name}"), raising=True
+        )
+    made = progress.CallbackModule()
+    made._display = screen
+    return made
+
+
+def test_one_line_a_run(callback: progress.CallbackModule, screen: Screen) -> None:
+    callback.v2_runner_on_ok(result("linkops.bulkcopy.campaign", runs=2, estimate={"duration_s": 8.0}))
+    callback.v2_runner_item_on_ok(result("linkops.bulkcopy.run", **RUN))
+    callback.v2_runner_item_on_ok(result("linkops.bulkcopy.run", **{**RUN, "status": "failed", "message": "why"}))
+    (good, plain), (bad, coloured) = screen.lines
+    assert good.startswith("[1/2] ")
+    assert "tar|ssh" in good
+    assert good.endswith("5.0 MB/s  (4 s left)")
+    assert plain is None
+    assert bad.startswith("[2/2] ")
+    assert bad.endswith("failed: why")
+    assert coloured is not None
+
+
+def test_runs_that_were_not_tried_share_a_line(callback: progress.CallbackModule, screen: Screen) -> None:
+    for _run in range(3):
+        callback.v2_runner_item_on_ok(
+            result("linkops.bulkcopy.run", **{**RUN, "status": "unreachable", "message": "gone", "tried": False})
+        )
+    callback.v2_runner_item_on_ok(result("linkops.bulkcopy.run", **{**RUN, "tried": True}))
+    assert [text.split()[0] for text, _color in screen.lines] == ["[1/?]", "[4/?]"]
+
+
+def test_quiet_where_all_went_well(callback: progress.CallbackModule, screen: Screen) -> None:
+    callback.v2_runner_on_ok(result("linkops.bulkcopy.attempt", status="ok"))
+    callback.v2_runner_on_ok(result("linkops.bulkcopy.run", results=[]))
+    callback.v2_runner_on_skipped(result("linkops.bulkcopy.run"))
+    callback.v2_runner_item_on_skipped(result("linkops.bulkcopy.run"))
+    assert screen.lines == []
+
+
+def test_others_are_shown_as_the_default_shows_them(callback: progress.CallbackModule, screen: Screen) -> None:
+    callback.v2_runner_on_ok(result("ansible.builtin.copy", changed=True))
+    callback.v2_runner_on_failed(result("ansible.builtin.copy", msg="x"))
+    assert [text for text, _color in screen.lines] == ["default v2_runner_on_ok", "default v2_runner_on_failed"]
+
+
+def test_a_refusal_is_shown_once_and_as_it_is(callback: progress.CallbackModule, screen: Screen) -> None:
+    callback.v2_runner_on_failed(result("linkops.bulkcopy.campaign", msg="nothing was copied: {{ x }}"))
+    assert [text for text, _color in screen.lines] == ["nothing was copied: {{ x }}"]
+
+
+def test_verbose_shows_everything(callback: progress.CallbackModule, screen: Screen) -> None:
+    screen.verbosity = 1
+    callback.v2_runner_on_ok(result("linkops.bulkcopy.attempt", status="ok"))
+    assert [text for text, _color in screen.lines] == ["default v2_runner_on_ok"]

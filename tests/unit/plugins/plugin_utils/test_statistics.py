@@ -1,0 +1,149 @@
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import statistics as stats
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "x", "expected"),  # scipy.special.betainc, SciPy 1.17.1
+    [
+        (0.5, 0.5, 0.3, 0.36901011956554536),
+        (10, 0.5, 0.9, 0.15164090963470994),
+        (2, 3, 0.4, 0.5247999999999999),
+        (1, 1, 0.25, 0.25),
+        (50, 0.5, 0.99, 0.3173043978741973),
+        (3, 4, 0.0, 0.0),
+        (3, 4, 1.0, 1.0),
+    ],
+)
+def test_incomplete_beta(a: float, b: float, x: float, expected: float) -> None:
+    assert stats.incomplete_beta(a, b, x) == pytest.approx(expected, rel=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("p", "df", "expected"),  # scipy.stats.t.ppf, SciPy 1.17.1
+    [
+        (0.975, 1, 12.706204736174694),
+        (0.975, 2, 4.302652729749462),
+        (0.975, 10, 2.228138851986274),
+        (0.95, 30, 1.697260886593957),
+        (1 - 0.05 / 55 / 2, 20, 3.890323949535985),
+        (1 - 0.05 / 55 / 2, 2, 33.14363026851473),
+        (0.9999999, 4, 73.98575805751052),
+        (0.6, 7.5, 0.26250189880429486),
+        (0.025, 10, -2.228138851986274),
+        (0.5, 3, 0.0),
+    ],
+)
+def test_t_quantile(p: float, df: float, expected: float) -> None:
+    assert stats.t_quantile(p, df) == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize(("p", "df"), [(0.0, 3), (1.0, 3), (0.9, 0)])
+def test_t_quantile_refuses_what_it_does_not_define(p: float, df: float) -> None:
+    with pytest.raises(ValueError, match="p must lie"):
+        stats.t_quantile(p, df)
+
+
+def by_block(*seconds: float) -> dict[int, float]:
+    return dict(enumerate(seconds, 1))
+
+
+def test_block_design_agrees_with_least_squares() -> None:
+    # Expected: numpy.linalg.lstsq of log time on method and block dummies, 6 degrees of freedom, and
+    # scipy.stats.t.ppf(1 - 0.05 / 3 / 2, 6) times the standard error of each coefficient.
+    found = stats.compare(
+        {
+            "c": by_block(15.0, 16.8, 15.5, 18.5),
+            "a": by_block(10.0, 11.0, 10.5, 12.0),
+            "b": by_block(10.4, 11.3, 11.1, 12.3),
+        }
+    )
+    assert [item.label for item in found] == ["a", "b", "c"]
+    best, b, c = found
+    assert (best.verdict, best.ratio, best.ratio_ci) == (stats.BEST, 1.0, (1.0, 1.0))
+    assert b.ratio == pytest.approx(1.037275596766168)
+    assert b.ratio_ci == pytest.approx((0.9976884060593743, 1.0784335641388407))
+    assert b.verdict == stats.UNRESOLVED
+    assert c.ratio == pytest.approx(1.5110720906286006)
+    assert c.ratio_ci == pytest.approx((1.4534026542609455, 1.5710297875008121))
+    assert c.verdict == stats.SLOWER
+    assert [item.median_s for item in found] == [10.75, 11.2, 16.15]
+    assert {item.n for item in found} == {4}
+    assert best.ci_s is not None
+    assert best.ci_s[0] < 10.85 < best.ci_s[1]
+
+
+def test_a_wider_delta_makes_equivalents() -> None:
+    times = {"a": by_block(10.0, 11.0, 10.5, 12.0), "b": by_block(10.4, 11.3, 11.1, 12.3)}
+    assert [item.verdict for item in stats.compare(times, delta=0.2)] == [stats.BEST, stats.EQUIVALENT]
+
+
+def test_blocks_drop_out_of_the_comparison() -> None:
+    """A machine that is slow in one block is slow for all: the ratio does not see it."""
+    found = stats.compare({"a": by_block(1.0, 9.0, 2.0), "b": by_block(2.0, 18.0, 4.0)})
+    assert found[1].ratio == pytest.approx(2.0)
+    assert found[1].ratio_ci == pytest.approx((2.0, 2.0))
+    assert found[1].verdict == stats.SLOWER
+
+
+def test_only_complete_blocks_are_compared() -> None:
+    found = stats.compare({"a": by_block(1.0, 1.0, 1.0), "b": {1: 2.0, 3: 2.0}})
+    assert [(item.label, item.n, item.blocks) for item in found] == [("a", 3, 2), ("b", 2, 2)]
+
+
+def test_one_block_tells_nothing() -> None:
+    found = stats.compare({"a": {1: 1.0}, "b": {1: 3.0}})
+    assert found[1].ratio == pytest.approx(3.0)
+    assert (found[1].ratio_ci, found[1].ci_s, found[1].verdict) == (None, None, stats.UNRESOLVED)
+
+
+def test_no_complete_block_ranks_by_median_only() -> None:
+    found = stats.compare({"a": {1: 3.0}, "b": {2: 1.0}})
+    assert [(item.label, item.ratio, item.verdict) for item in found] == [
+        ("b", None, stats.UNRESOLVED),
+        ("a", None, stats.UNRESOLVED),
+    ]
+    assert stats.compare({}) == []
+
+
+def test_one_method_is_the_best_of_one() -> None:
+    (only,) = stats.compare({"a": by_block(1.0, 2.0, 3.0)})
+    assert (only.verdict, only.ratio, only.ci_s) == (stats.BEST, 1.0, None)
+
+
+@pytest.mark.parametrize(
+    ("interval", "verdict"),
+    [
+        ((1.06, 1.2), stats.SLOWER),
+        ((1.05, 1.2), stats.UNRESOLVED),
+        ((0.99, 1.049), stats.EQUIVALENT),
+        ((1.01, 1.05), stats.UNRESOLVED),
+        ((0.9, 1.3), stats.UNRESOLVED),
+        (None, stats.UNRESOLVED),
+    ],
+)
+def test_verdict(interval: tuple[float, float] | None, verdict: str) -> None:
+    assert stats.verdict(interval, 0.05) == verdict
+
+
+def test_noise_floor_is_the_median_distance_of_the_pairs() -> None:
+    pairs = [(1.0, 1.01), (2.0, 2.0), (1.04, 1.0), (1.0, 1.02), (3.0, 3.09)]
+    # |log ratios| in order: 0, log 1.01, log 1.02, log 1.03, log 1.04
+    assert stats.noise_floor(pairs) == pytest.approx(0.02)
+    assert stats.noise_floor(pairs[:4]) is None
+
+
+def test_blocks_needed() -> None:
+    # DESIGN: 12 blocks for 11 methods; two methods: 2 / 2^n <= 0.05 from n = 6 on
+    assert [stats.blocks_needed(k) for k in (11, 2)] == [12, 6]
+    for k in range(2, 40):
+        alpha = 0.05 / math.comb(k, 2)
+        n = stats.blocks_needed(k)
+        assert 2 / 2**n <= alpha < 2 / 2 ** (n - 1)
