@@ -10,16 +10,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import new_record
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import mark_setup_dominated, new_record
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import plan as plans
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.outcome import OK, UNREACHABLE, Outcome, attempt
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import Campaign
 
 #: Runs of a link that are given up at once after its source did not answer, before it is tried once more.
 UNREACHABLE_PAUSE = 10
-#: Share of the total that connecting may take before the result says little of larger trees.
-SETUP_SHARE = 0.2
-SETUP_DOMINATED = "setup-dominated"
 
 
 class ActionModule(ActionBase):
@@ -202,15 +199,10 @@ class Job:
             "module": self.method.module,
             "args": dict(self.method.args),
         }
-        encrypted = record["method"].get("encrypted")
-        if encrypted and not record["method"].get("ssh"):
+        if record["method"].get("encrypted") and not record["method"].get("ssh"):
             record["method"]["ssh"] = self._ssh()
-        # What does not log in within the clock has only its own set-up in the total.
-        setup_s = record.get("setup_s") if encrypted is False else measured.get("connect_s")
-        total_s = record.get("total_s")
-        record["flags"] = list(record.get("flags") or ())
-        if setup_s and total_s and setup_s > SETUP_SHARE * total_s and SETUP_DOMINATED not in record["flags"]:
-            record["flags"].append(SETUP_DOMINATED)
+        record["flags"] = list(record["flags"])
+        mark_setup_dominated(record)
         return record
 
     def _ssh(self) -> dict[str, Any] | None:

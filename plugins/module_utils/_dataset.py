@@ -18,7 +18,6 @@ This file knows nothing of Ansible.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import hashlib
@@ -39,6 +38,8 @@ from typing import (
     Protocol,
     Sequence,
 )
+
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._counters import flush_filesystem
 
 SCHEMA = 1
 MADE_BY = "linkops.bulkcopy.dataset"
@@ -824,22 +825,6 @@ class Result(NamedTuple):
     removed: int
 
 
-def sync_filesystem(path: str) -> None:
-    """Write the filesystem of path to disk (syncfs, or sync where that is missing)."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        try:
-            syncfs = ctypes.CDLL(None, use_errno=True).syncfs
-        except (OSError, AttributeError):
-            os.sync()
-            return
-        if syncfs(descriptor) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), path)
-    finally:
-        os.close(descriptor)
-
-
 def _make_directory(path: str) -> None:
     os.mkdir(path, DIRECTORY_MODE)
     os.chmod(path, DIRECTORY_MODE)  # whatever the umask says
@@ -886,7 +871,7 @@ def _apply(path: str, plan: Plan, state: State, found: Found, work: Work) -> Non
                     journal.add(planned.path, entry)
                     entries[planned.path] = entry
         with _os_errors("write", path):
-            sync_filesystem(path)
+            flush_filesystem(path)
         save_manifest(path, plan, entries)
         journal.remove()
     finally:

@@ -111,9 +111,12 @@ def add_flag(record: dict[str, Any], flag: str) -> None:
 
 
 def mark_setup_dominated(record: dict[str, Any]) -> None:
-    """Flag a run whose time says nothing of larger copies: connecting took more than C(SETUP_SHARE) of it."""
-    connect_s, total_s = record["link"]["connect_s"], record["total_s"]
-    if connect_s is not None and total_s and connect_s > SETUP_SHARE * total_s:
+    """Flag a run whose time says nothing of larger copies: setting up took more than C(SETUP_SHARE) of it.
+
+    A method that logs in within the clock has the login in its total; one in clear text has only its own set-up there."""
+    setup_s = record["setup_s"] if record["method"]["encrypted"] is False else record["link"]["connect_s"]
+    total_s = record["total_s"]
+    if setup_s is not None and total_s and setup_s > SETUP_SHARE * total_s:
         add_flag(record, SETUP_DOMINATED)
 
 

@@ -184,7 +184,7 @@ class Settings:
     warmup_datasets: str = "smallest"
     replica: str | bool = "auto"
     verify: str = "sha256"
-    cache: str = "as-is"
+    cache: str = "warm"
     timeout_s: float | None = None
 
 
@@ -349,7 +349,7 @@ def read_settings(profile: Mapping[str, Any], places: Mapping[str, str], reader:
         ),
         replica=replica,
         verify=reader.choice(profile, "verify", places["verify"], VERIFY, "sha256"),
-        cache=reader.choice(profile, "cache", places["cache"], CACHE, "as-is"),
+        cache=reader.choice(profile, "cache", places["cache"], CACHE, "warm"),
         timeout_s=reader.number(profile, "timeout_s", places["timeout_s"], above=0),
     )
 

@@ -1,0 +1,165 @@
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Every standard method between two hosts of the lab, each compared with the source by diff."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _dataset
+
+from .conftest import REPOSITORY, Play
+
+METHODS: list[dict[str, Any]] = yaml.safe_load((REPOSITORY / "playbooks/vars/methods.yml").read_text())[
+    "bulkcopy_standard_methods"
+]
+SOURCE = Path("/var/tmp/linkops-bulkcopy-lab/lab-a/data/all shapes")
+COPIES = Path("/var/tmp/linkops-bulkcopy-lab/lab-b/copies")
+KEYS = "/run/linkops-bulkcopy-lab/"
+
+#: Names that a shell, a template, a list of names or an option parser might take for something else.
+HARD_NAMES = (b"two words", b"-dash", b"it's", b'"double"', b"$HOME", b"latin1_\xe9", b"{{ jinja }}", b"host:path")
+
+#: What a row of either seed, and -O, is made of: program and the options that make the difference.
+ROWS = {
+    "scp": [["scp", "-r"]],
+    "scp -C": [["scp", "-r", "Compression=yes"]],
+    "scp -O": [["scp", "-O", "-r"]],
+    "scp -OC": [["scp", "-O", "-r", "Compression=yes"]],
+    "rsync -a": [["rsync", "-a"]],
+    "rsync -az": [["rsync", "-az"]],
+    "tar|ssh": [["tar"], ["ssh", "Compression=no"]],
+    "tar|ssh -C": [["tar"], ["ssh", "Compression=yes"]],
+    "tar|gzip -1|ssh": [["tar"], ["gzip", "-1"], ["ssh"]],
+    "tar|gzip|ssh": [["tar"], ["gzip"], ["ssh"]],
+    "tar|nc": [["nc"], ["tar"], ["tar"], ["nc"]],
+    "tar|gzip|nc": [["nc"], ["gzip"], ["tar"], ["tar"], ["gzip"], ["nc"]],
+}
+
+
+@pytest.fixture(scope="module")
+def records(lab: None, play: Play, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """One copy by each method, kept; the records by label."""
+    directory = tmp_path_factory.mktemp("rows")
+    _dataset.present(str(SOURCE), _dataset.shape("tree"), scale=0.005)
+    for name in HARD_NAMES:
+        Path(os.fsdecode(os.path.join(os.fsencode(SOURCE), name))).write_bytes(name)
+    (SOURCE / "empty directory").mkdir()
+    tasks: list[dict[str, Any]] = []
+    for number, method in enumerate(METHODS):
+        tasks.append(
+            {
+                "name": f"Copy with {method['label']}",
+                f"linkops.bulkcopy.{method['module']}": {
+                    "src": str(SOURCE),
+                    "dest": str(COPIES / f"copy {number}"),
+                    "address": "198.18.2.2",
+                    "ssh_user": "root",
+                    "ssh_identity_file": KEYS + "id_ed25519",
+                    "ssh_known_hosts": KEYS + "known_hosts",
+                    "source_name": "lab-a",
+                    "target_name": "lab-b",
+                    **method.get("args", {}),
+                },
+                "register": f"copy_{number}",
+                "ignore_errors": True,
+            }
+        )
+    results = ", ".join(f"copy_{number}" for number in range(len(METHODS)))
+    tasks += [
+        {
+            "name": "Keep the records",
+            "ansible.builtin.copy": {
+                "content": "{{ [" + results + "] | map(attribute='record') | to_json }}",
+                "dest": str(directory / "records.json"),
+                "mode": "0600",
+            },
+            "delegate_to": "localhost",
+        },
+        {
+            "name": "Keep the fact of the last one",
+            "ansible.builtin.copy": {
+                "content": "{{ ansible_facts['bulkcopy'] | to_json }}",
+                "dest": str(directory / "fact.json"),
+                "mode": "0600",
+            },
+            "delegate_to": "localhost",
+        },
+    ]
+    (directory / "rows.yml").write_text(json.dumps([{"hosts": "lab-a", "gather_facts": False, "tasks": tasks}]))
+    played = play(directory / "rows.yml")
+    assert played.returncode == 0, played.stdout
+    found = json.loads((directory / "records.json").read_text())
+    assert json.loads((directory / "fact.json").read_text()) == found[-1]
+    return {record["method"]["label"]: record for record in found}
+
+
+def test_labels_are_those_of_the_methods_themselves(records: dict[str, Any]) -> None:
+    assert list(records) == [method["label"] for method in METHODS]
+    assert set(records) == set(ROWS)
+
+
+@pytest.mark.parametrize(("number", "label"), [(number, method["label"]) for number, method in enumerate(METHODS)])
+class TestEachMethod:
+    def test_the_copy_is_the_source(self, records: dict[str, Any], number: int, label: str) -> None:
+        compared = subprocess.run(
+            ["diff", "-r", "--no-dereference", SOURCE, COPIES / f"copy {number}"], stdout=subprocess.PIPE, check=False
+        )
+        assert (compared.returncode, compared.stdout) == (0, b"")
+
+    def test_it_says_so(self, records: dict[str, Any], number: int, label: str) -> None:
+        record = records[label]
+        files = sum(len(names) for _path, _directories, names in os.walk(SOURCE))
+        size = sum(
+            os.lstat(os.path.join(path, name)).st_size
+            for path, _directories, names in os.walk(SOURCE)
+            for name in names
+        )
+        assert (record["status"], record["message"]) == ("ok", "")
+        assert (record["dataset"]["files"], record["dataset"]["bytes"]) == (files, size)
+        assert record["verified"]["method"] == "sha256"
+        assert record["verified"]["files"] == files
+        assert record["verified"]["mismatches"] == []
+
+    def test_it_ran_what_the_row_says(self, records: dict[str, Any], number: int, label: str) -> None:
+        stages = records[label]["stages"]
+        assert len(stages) == len(ROWS[label])
+        for stage, (program, *options) in zip(stages, ROWS[label], strict=True):
+            assert os.path.basename(stage["argv"][0]) == program
+            assert set(options) <= set(stage["argv"])
+            assert stage["rc"] == 0
+
+    def test_both_ends_have_a_cpu_figure_with_its_basis(self, records: dict[str, Any], number: int, label: str) -> None:
+        record = records[label]
+        over_ssh = not label.endswith("|nc")
+        assert record["cpu"]["source"]["basis"] == "rusage"
+        if over_ssh and "foreign-session" in record["flags"]:
+            assert record["cpu"]["target"] is None
+        else:
+            assert record["cpu"]["target"]["basis"] == ("sshd-children" if over_ssh else "agent-children")
+            assert record["cpu"]["target"]["user_s"] + record["cpu"]["target"]["system_s"] > 0
+        assert record["host_cpu"]["source"]["shared"] is True
+
+    def test_the_bytes_crossed_the_link(self, records: dict[str, Any], number: int, label: str) -> None:
+        record = records[label]
+        assert record["link"]["device"] == "lan-1g"
+        compressed = "gzip" in label or "C" in label or "z" in label
+        least = 0.5 if compressed else 1.0
+        assert record["wire"]["basis"] == "device"
+        assert record["dataset"]["bytes"] * least < record["wire"]["tx_bytes"] < record["dataset"]["bytes"] * 1.5
+
+
+def test_nothing_of_ours_runs_on_the_target_afterwards(records: dict[str, Any]) -> None:
+    said = subprocess.run(
+        ["ip", "netns", "exec", "bulkcopy-lab-b", "ss", "-Hltn"], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+    ports = {line.split()[3].rpartition(":")[2] for line in said.splitlines()}
+    assert ports == {"22"}
