@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import BEST, EQUIVALENT
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import BEST, EQUIVALENT, UNRESOLVED
 
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
     """A method that was compared. C(encrypted) is null where it is not known, and then counts as clear text;
-    C(cpu_s_per_GB) is the CPU time of both ends together, null where it could not be measured."""
+    C(cpu_s_per_GB) is the CPU time of both ends together, null where it could not be measured; C(among_encrypted) the
+    verdict of a comparison of the encrypted methods alone."""
 
     label: str
     verdict: str
@@ -23,6 +24,7 @@ class Candidate:
     ratio_ci: tuple[float, float] | None
     encrypted: bool | None
     cpu_s_per_GB: float | None  # noqa: N815  GB is the unit
+    among_encrypted: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,18 +65,25 @@ def recommend(candidates: Sequence[Candidate], allow_cleartext: bool, provisiona
                 f"as fast as the best {what}, with the least CPU ({chosen.cpu_s_per_GB:.2g} s/GB) among it and {others}"
             )
         return Advice(chosen.label, reason + _unresolved(chosen, ranked, allow_cleartext) + end)
-    chosen = allowed[0]
+    chosen = next((c for c in allowed if c.among_encrypted == BEST), allowed[0])
     best = ranked[0]
     reason = f"the fastest encrypted one: {chosen.ratio:.2f} times as long as {best.label} (clear text)"
     if chosen.ratio_ci is not None:
         reason += f", between {chosen.ratio_ci[0]:.2f} and {chosen.ratio_ci[1]:.2f}"
-    return Advice(chosen.label, reason + _unresolved(chosen, ranked, allow_cleartext) + end)
+    others = [c for c in allowed if c is not chosen]
+    reason += _names("as fast", [c for c in others if c.among_encrypted == EQUIVALENT])
+    reason += _names("not told apart yet", [c for c in others if c.among_encrypted == UNRESOLVED])
+    return Advice(chosen.label, reason + end)
 
 
 def _unresolved(chosen: Candidate, ranked: Sequence[Candidate], allow_cleartext: bool) -> str:
     """The methods that more blocks could still show to be as fast as the chosen one."""
-    rivals = [c for c in ranked if c is not chosen and c.verdict == "unresolved" and (allow_cleartext or c.encrypted)]
-    if not rivals:
+    rivals = [c for c in ranked if c is not chosen and c.verdict == UNRESOLVED and (allow_cleartext or c.encrypted)]
+    return _names("not told apart yet", rivals)
+
+
+def _names(what: str, methods: Sequence[Candidate]) -> str:
+    if not methods:
         return ""
-    names = ", ".join(c.label for c in rivals[:3]) + (f" and {len(rivals) - 3} more" if len(rivals) > 3 else "")
-    return f"; not told apart yet: {names}"
+    names = ", ".join(c.label for c in methods[:3]) + (f" and {len(methods) - 3} more" if len(methods) > 3 else "")
+    return f"; {what}: {names}"

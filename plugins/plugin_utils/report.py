@@ -216,7 +216,8 @@ def _result(
     }
     ranked = {label: blocks for label, blocks in times.items() if blocks and not faults[label]}
     noise = _noise(rows.get(plan.replica or "", ()))
-    compared = compare(ranked, max(DELTA, noise or 0.0))
+    delta = max(DELTA, noise or 0.0)
+    compared = compare(ranked, delta)
     needed = blocks_needed(len(ranked))
     methods = {method.label: method for method in plan.methods}
     results: list[MethodResult] = []
@@ -246,6 +247,9 @@ def _result(
                 encrypted=next((row["method"]["encrypted"] for row in ok), None),
             )
         )
+    # A fast clear-text method must not hide how the encrypted ones compare with each other.
+    private = {method.label: ranked[method.label] for method in results if method.encrypted}
+    among_encrypted = {item.label: item.verdict for item in compare(private, delta)} if private else {}
     nothing = {"source": None, "target": None}
     for label in rows:
         if label in ranked:
@@ -282,6 +286,7 @@ def _result(
                 ratio_ci=method.ratio_ci,
                 encrypted=method.encrypted,
                 cpu_s_per_GB=_sum(method.cpu_s_per_GB.values()),
+                among_encrypted=among_encrypted.get(method.label),
             )
             for method in results
         ],

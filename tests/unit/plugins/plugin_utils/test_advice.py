@@ -39,6 +39,20 @@ def test_the_fastest_encrypted_one_where_none_is_equivalent() -> None:
     )
 
 
+def test_the_encrypted_ones_are_compared_with_each_other_too() -> None:
+    """All are slower than clear text; which of them to use, and how sure that is, is another question."""
+    first = candidate("scp", "slower", 2.64, among_encrypted="best", ratio_ci=(2.19, 3.19))
+    same = candidate("tar|ssh", "slower", 2.65, among_encrypted="equivalent")
+    open_ = candidate("rsync -a", "slower", 2.73, among_encrypted="unresolved")
+    slow = candidate("scp -C", "slower", 4.38, among_encrypted="slower")
+    found = recommend([NC, same, open_, first, slow], allow_cleartext=False, provisional=False)
+    assert found.recommended == "scp"
+    assert found.reason == (
+        "the fastest encrypted one: 2.64 times as long as tar|nc (clear text), between 2.19 and 3.19; "
+        "as fast: tar|ssh; not told apart yet: rsync -a"
+    )
+
+
 def test_a_single_leader() -> None:
     best = candidate("tar|ssh", "best", 1.0)
     assert recommend([best, SCP], False, False).reason == "fastest and encrypted"
