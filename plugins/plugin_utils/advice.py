@@ -38,8 +38,9 @@ class Advice:
 def recommend(candidates: Sequence[Candidate], allow_cleartext: bool, provisional: bool) -> Advice:
     """The method to use for one link, dataset and scenario.
 
-    From I(best) and I(equivalent) the encrypted one with the least CPU per GB; where none of them is encrypted, the
-    fastest encrypted one, with how sure that is. Clear text can win only where it is allowed.
+    From I(best) and I(equivalent) the encrypted one with the least CPU per GB. Where none of them is encrypted, the same
+    choice among the encrypted ones alone, with what it costs against the best and which others may be as fast. Clear
+    text can win only where it is allowed.
     """
     ranked = sorted((c for c in candidates if c.ratio is not None), key=lambda c: c.ratio or 0.0)
     if not ranked:
@@ -50,40 +51,50 @@ def recommend(candidates: Sequence[Candidate], allow_cleartext: bool, provisiona
             None,
             f"only clear text was measured, {ranked[0].label} fastest: set bulkcopy_allow_cleartext: true to accept it",
         )
-    leaders = [c for c in allowed if c.verdict in (BEST, EQUIVALENT)]
     end = "; provisional" if provisional else ""
+    leaders = [c for c in allowed if c.verdict in (BEST, EQUIVALENT)]
     if leaders:
-        chosen = min(leaders, key=lambda c: (c.cpu_s_per_GB is None, c.cpu_s_per_GB or 0.0, c.ratio or 0.0))
+        chosen = _least_cpu(leaders)
         what = "of all" if allow_cleartext else "and encrypted"
-        if len(leaders) == 1:
-            reason = f"fastest {what}" if chosen.verdict == BEST else f"as fast as the best {what}"
-        elif chosen.cpu_s_per_GB is None:
-            reason = f"as fast as the best {what}; CPU time is not known"
+        if len(leaders) == 1 and chosen.verdict == BEST:
+            reason = f"fastest {what}"
         else:
-            others = ", ".join(c.label for c in leaders if c is not chosen)
-            reason = (
-                f"as fast as the best {what}, with the least CPU ({chosen.cpu_s_per_GB:.2g} s/GB) among it and {others}"
-            )
-        return Advice(chosen.label, reason + _unresolved(chosen, ranked, allow_cleartext) + end)
-    chosen = next((c for c in allowed if c.among_encrypted == BEST), allowed[0])
-    best = ranked[0]
-    reason = f"the fastest encrypted one: {chosen.ratio:.2f} times as long as {best.label} (clear text)"
+            reason = f"as fast as the best {what}" + _by_cpu(chosen, leaders)
+        rivals = [c for c in allowed if c is not chosen and c.verdict == UNRESOLVED]
+        return Advice(chosen.label, reason + _not_told_apart(rivals) + end)
+    leaders = [c for c in allowed if c.among_encrypted in (BEST, EQUIVALENT)] or allowed[:1]
+    chosen = _least_cpu(leaders)
+    if len(leaders) == 1:
+        reason = "the fastest encrypted one"
+    else:
+        reason = "as fast as the fastest encrypted one" + _by_cpu(chosen, leaders)
+    reason += f"; {chosen.ratio:.2f} times as long as {ranked[0].label} (clear text)"
     if chosen.ratio_ci is not None:
         reason += f", between {chosen.ratio_ci[0]:.2f} and {chosen.ratio_ci[1]:.2f}"
-    others = [c for c in allowed if c is not chosen]
-    reason += _names("as fast", [c for c in others if c.among_encrypted == EQUIVALENT])
-    reason += _names("not told apart yet", [c for c in others if c.among_encrypted == UNRESOLVED])
-    return Advice(chosen.label, reason + end)
+    rivals = [c for c in allowed if c is not chosen and c.among_encrypted == UNRESOLVED]
+    return Advice(chosen.label, reason + _not_told_apart(rivals) + end)
 
 
-def _unresolved(chosen: Candidate, ranked: Sequence[Candidate], allow_cleartext: bool) -> str:
-    """The methods that more blocks could still show to be as fast as the chosen one."""
-    rivals = [c for c in ranked if c is not chosen and c.verdict == UNRESOLVED and (allow_cleartext or c.encrypted)]
-    return _names("not told apart yet", rivals)
+def _least_cpu(leaders: Sequence[Candidate]) -> Candidate:
+    """Unknown CPU time does not win; the ratio breaks a tie."""
+    return min(leaders, key=lambda c: (c.cpu_s_per_GB is None, c.cpu_s_per_GB or 0.0, c.ratio or 0.0))
 
 
-def _names(what: str, methods: Sequence[Candidate]) -> str:
-    if not methods:
+def _by_cpu(chosen: Candidate, leaders: Sequence[Candidate]) -> str:
+    """Why this one of several that are equally fast."""
+    if len(leaders) == 1:
         return ""
-    names = ", ".join(c.label for c in methods[:3]) + (f" and {len(methods) - 3} more" if len(methods) > 3 else "")
-    return f"; {what}: {names}"
+    if chosen.cpu_s_per_GB is None:
+        return "; CPU time is not known"
+    return f", with the least CPU ({chosen.cpu_s_per_GB:.2g} s/GB) among it and " + _labels(
+        [c for c in leaders if c is not chosen]
+    )
+
+
+def _not_told_apart(rivals: Sequence[Candidate]) -> str:
+    """The methods that more blocks could still show to be as fast as the chosen one."""
+    return f"; not told apart yet: {_labels(rivals)}" if rivals else ""
+
+
+def _labels(methods: Sequence[Candidate]) -> str:
+    return ", ".join(c.label for c in methods[:3]) + (f" and {len(methods) - 3} more" if len(methods) > 3 else "")

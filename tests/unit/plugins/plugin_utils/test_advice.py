@@ -35,21 +35,21 @@ def test_the_fastest_encrypted_one_where_none_is_equivalent() -> None:
     found = recommend([NC, SCP], allow_cleartext=False, provisional=True)
     assert found.recommended == "scp"
     assert found.reason == (
-        "the fastest encrypted one: 1.50 times as long as tar|nc (clear text), between 1.40 and 1.62; provisional"
+        "the fastest encrypted one; 1.50 times as long as tar|nc (clear text), between 1.40 and 1.62; provisional"
     )
 
 
 def test_the_encrypted_ones_are_compared_with_each_other_too() -> None:
     """All are slower than clear text; which of them to use, and how sure that is, is another question."""
-    first = candidate("scp", "slower", 2.64, among_encrypted="best", ratio_ci=(2.19, 3.19))
-    same = candidate("tar|ssh", "slower", 2.65, among_encrypted="equivalent")
-    open_ = candidate("rsync -a", "slower", 2.73, among_encrypted="unresolved")
-    slow = candidate("scp -C", "slower", 4.38, among_encrypted="slower")
+    first = candidate("scp", "slower", 2.64, among_encrypted="best", cpu_s_per_GB=9.0)
+    same = candidate("tar|ssh", "slower", 2.65, among_encrypted="equivalent", cpu_s_per_GB=8.0, ratio_ci=(2.2, 3.2))
+    open_ = candidate("rsync -a", "slower", 2.73, among_encrypted="unresolved", cpu_s_per_GB=1.0)
+    slow = candidate("scp -C", "slower", 4.38, among_encrypted="slower", cpu_s_per_GB=1.0)
     found = recommend([NC, same, open_, first, slow], allow_cleartext=False, provisional=False)
-    assert found.recommended == "scp"
+    assert found.recommended == "tar|ssh"
     assert found.reason == (
-        "the fastest encrypted one: 2.64 times as long as tar|nc (clear text), between 2.19 and 3.19; "
-        "as fast: tar|ssh; not told apart yet: rsync -a"
+        "as fast as the fastest encrypted one, with the least CPU (8 s/GB) among it and scp; "
+        "2.65 times as long as tar|nc (clear text), between 2.20 and 3.20; not told apart yet: rsync -a"
     )
 
 
