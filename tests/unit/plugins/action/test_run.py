@@ -224,7 +224,7 @@ def test_hands_the_module_its_options(bench: Bench) -> None:
         "label": "tar|ssh",
         "timeout_s": 60,
         "verify": "sha256",
-        "cache": "as-is",
+        "cache": "warm",
         "manifest": "/var/tmp/linkops-bulkcopy/data/mine.manifest",
         "ssh_options": ["Ciphers=x", "Ciphers=y"],
     }
