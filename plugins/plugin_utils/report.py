@@ -69,7 +69,7 @@ class Result:
     bytes: int | None
     blocks: int
     noise_floor: float | None
-    blocks_needed: int
+    blocks_needed: int | None  # for a verdict that is not provisional; null where there are so many
     methods: tuple[MethodResult, ...]
     recommended: str | None
     reason: str
@@ -218,6 +218,7 @@ def _result(
     noise = _noise(rows.get(plan.replica or "", ()))
     delta = max(DELTA, noise or 0.0)
     compared = compare(ranked, delta)
+    exact = any(item.exact for item in compared)
     needed = blocks_needed(len(ranked))
     methods = {method.label: method for method in plan.methods}
     results: list[MethodResult] = []
@@ -241,8 +242,8 @@ def _result(
                 cpu_s_per_GB=_ends(ok, _cpu_s_per_gb),
                 cpu_percent=_ends(ok, lambda row, end: (row["cpu"][end] or {}).get("percent")),
                 verdict=item.verdict,
-                provisional=True,
-                reason=_why(item.blocks, item.n, needed),
+                provisional=not exact,
+                reason=_why(item.blocks, item.n, exact, needed),
                 flags=tuple(sorted({flag for row in ok for flag in row.get("flags") or ()})),
                 encrypted=next((row["method"]["encrypted"] for row in ok), None),
             )
@@ -271,7 +272,7 @@ def _result(
                 cpu_s_per_GB=dict(nothing),
                 cpu_percent=dict(nothing),
                 verdict=DISQUALIFIED,
-                provisional=True,
+                provisional=not exact,
                 reason=faults[label] or _absent(group, planned[label]),
                 flags=tuple(sorted({flag for row in group for flag in row.get("flags") or ()})),
                 encrypted=next((row["method"]["encrypted"] for row in ok), None),
@@ -291,7 +292,7 @@ def _result(
             for method in results
         ],
         allow_cleartext=allow_cleartext,
-        provisional=True,
+        provisional=not exact,
     )
     return Result(
         dataset=dataset,
@@ -300,19 +301,21 @@ def _result(
         bytes=size,
         blocks=compared[0].blocks if compared else 0,
         noise_floor=noise,
-        blocks_needed=needed,
+        blocks_needed=None if exact else needed,
         methods=tuple(results),
         recommended=given.recommended,
         reason=given.reason,
     )
 
 
-def _why(blocks: int, n: int, needed: int) -> str:
+def _why(blocks: int, n: int, exact: bool, needed: int) -> str:
     if blocks == 0:
         return "no block is complete: nothing can be compared"
     seen = f"{blocks} complete block{'s' * (blocks != 1)}"
     if n > blocks:
         seen += f" of {n}"
+    if exact:
+        return f"{seen}; Hodges-Lehmann estimate with the exact signed-rank interval"
     return f"{seen}; intervals from the residual of the block design; a firm verdict takes {needed}"
 
 
@@ -444,6 +447,8 @@ def _result_line(result: Result) -> str:
     if result.blocks == 0:
         return f"{what}: no complete block"
     blocks = f"{result.blocks} block{'s' * (result.blocks != 1)}"
+    if result.blocks_needed is None:
+        return f"{what}, {blocks}"
     return f"{what}, {blocks}: PROVISIONAL, a firm verdict takes {result.blocks_needed}"
 
 

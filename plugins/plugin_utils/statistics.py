@@ -4,8 +4,9 @@
 
 """How sure is it that one method is faster than another? Plain Python: knows nothing of Ansible.
 
-The provisional part: intervals from the residual of the randomised block design. The exact Wilcoxon intervals, which
-need n_min blocks, belong here too.
+Methods are compared within blocks, on log time, against the best of the sample. From L(blocks_needed) blocks on the
+interval of a ratio is the exact one of the Wilcoxon signed-rank test, which assumes nothing of the noise but that it is
+as likely one way as the other; with fewer it comes from the residual of the block design and is provisional.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ Times = Mapping[str, Mapping[int, float]]
 @dataclasses.dataclass(frozen=True)
 class Comparison:
     """A method against the sample best. C(n) counts its runs; C(ratio), C(ratio_ci) and C(ci_s) come from the C(blocks)
-    complete blocks and are null where these are none (intervals also where there is one, or one method)."""
+    complete blocks and are null where these are none (intervals also where there is one, or one method). C(exact):
+    there are blocks enough for the signed-rank interval, and nothing is provisional."""
 
     label: str
     n: int
@@ -47,6 +49,7 @@ class Comparison:
     ratio_ci: tuple[float, float] | None
     verdict: str
     blocks: int
+    exact: bool = False
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
@@ -105,6 +108,34 @@ def t_quantile(p: float, df: float) -> float:
     return (low + high) / 2
 
 
+def signed_rank_cutoff(n: int, alpha: float) -> int | None:
+    """The largest c with P(W <= c) <= alpha / 2, where W is the signed-rank sum of n differences that are as likely
+    positive as negative; null where even W = 0 is likelier. By counting the subsets of 1..n with each sum (Hollander,
+    Wolfe and Chicken, Nonparametric Statistical Methods, section 3.1)."""
+    ways = [1] + [0] * (n * (n + 1) // 2)
+    for rank in range(1, n + 1):
+        for total in range(len(ways) - 1, rank - 1, -1):
+            ways[total] += ways[total - rank]
+    allowed = alpha / 2 * 2**n
+    cumulated, cutoff = 0, None
+    for total, count in enumerate(ways):
+        cumulated += count
+        if cumulated > allowed:
+            break
+        cutoff = total
+    return cutoff
+
+
+def hodges_lehmann(values: Sequence[float], alpha: float) -> tuple[float, tuple[float, float] | None]:
+    """The centre of values that scatter symmetrically, and its interval at 1 - alpha: the median of their Walsh averages
+    (the means of all pairs, each value with itself included), and the averages that the signed-rank test at alpha does
+    not reject (same source, sections 3.2 and 3.3). The interval is null where there are too few values for alpha."""
+    averages = sorted((a + b) / 2 for i, a in enumerate(values) for b in values[i:])
+    cutoff = signed_rank_cutoff(len(values), alpha)
+    interval = None if cutoff is None else (averages[cutoff], averages[-1 - cutoff])
+    return statistics.median(averages), interval
+
+
 def noise_floor(pairs: Sequence[tuple[float, float]]) -> float | None:
     """How far two runs of one method in one block lie apart: the median of |log ratio|, as a ratio less 1 (0.03 is
     3 %). C(pairs): (first, A/A copy) in seconds, one a block. Null under L(NOISE_MIN_BLOCKS) blocks."""
@@ -123,12 +154,9 @@ def complete_blocks(times: Times) -> list[int]:
 def compare(times: Times, delta: float = DELTA) -> list[Comparison]:
     """Every method against the sample best, fastest first.
 
-    C(times) holds the measured seconds of each method that may be ranked, above 0, by block. The model is additive on
-    log time, method plus block, from the complete blocks: with k methods and b blocks the residual has (k-1)(b-1)
-    degrees of freedom, and the difference of two methods the standard error s*sqrt(2/b) (Montgomery, Design and
-    Analysis of Experiments, section 4.1). The interval of a ratio holds for all k(k-1)/2 pairs at once (Bonferroni),
-    since the best is chosen from the same sample. C(ci_s) is the method's own 95 % interval round its geometric mean.
-    C(delta) is the largest difference that counts as none.
+    C(times) holds the measured seconds of each method that may be ranked, above 0, by block; only complete blocks are
+    compared. The interval of a ratio holds for all k(k-1)/2 pairs of the k methods at once (Bonferroni), since the best
+    is chosen from the same sample. C(delta) is the largest difference that counts as none.
     """
     labels = list(times)
     blocks = complete_blocks(times)
@@ -140,43 +168,87 @@ def compare(times: Times, delta: float = DELTA) -> list[Comparison]:
             Comparison(label, len(times[label]), medians[label], None, None, None, UNRESOLVED, 0) for label in ranked
         ]
     logs = {label: [math.log(times[label][block]) for block in blocks] for label in labels}
-    means = {label: statistics.fmean(values) for label, values in logs.items()}
-    best = min(labels, key=lambda label: (means[label], medians[label], label))
-    df = (k - 1) * (b - 1)
-    margin = own_margin = None
-    if df > 0:
-        block_means = [statistics.fmean(logs[label][j] for label in labels) for j in range(b)]
-        grand = statistics.fmean(block_means)
-        residual = sum(
-            (logs[label][j] - means[label] - block_means[j] + grand) ** 2 for label in labels for j in range(b)
-        )
-        s = math.sqrt(residual / df)
-        alpha = FAMILY_ALPHA / (k * (k - 1) / 2)
-        margin = t_quantile(1 - alpha / 2, df) * s * math.sqrt(2 / b)
-        own_margin = t_quantile(1 - FAMILY_ALPHA / 2, df) * s / math.sqrt(b)
+    exact = k > 1 and b >= blocks_needed(k)
+    best, found = (_by_signed_ranks if exact else _by_residual)(logs)
     compared = []
-    for label in sorted(labels, key=lambda label: (label != best, means[label], medians[label], label)):
-        distance = means[label] - means[best]
-        interval = own = None
-        if label == best:
-            interval = (1.0, 1.0)
-        elif margin is not None:
-            interval = (math.exp(distance - margin), math.exp(distance + margin))
-        if own_margin is not None:
-            own = (math.exp(means[label] - own_margin), math.exp(means[label] + own_margin))
+    for label, (distance, interval, own) in found.items():
+        ratio_ci = (1.0, 1.0) if label == best else _exp(interval)
         compared.append(
             Comparison(
                 label=label,
                 n=len(times[label]),
                 median_s=medians[label],
-                ci_s=own,
+                ci_s=_exp(own),
                 ratio=math.exp(distance),
-                ratio_ci=interval,
-                verdict=BEST if label == best else verdict(interval, delta),
+                ratio_ci=ratio_ci,
+                verdict=BEST if label == best else verdict(ratio_ci, delta),
                 blocks=b,
+                exact=exact,
             )
         )
-    return compared
+    return sorted(compared, key=lambda item: (item.label != best, item.ratio or 0.0, item.median_s, item.label))
+
+
+Interval = tuple[float, float] | None
+#: By label: log of the ratio to the best, its interval, and the interval of the method's own log time.
+Found = dict[str, tuple[float, Interval, Interval]]
+
+
+def _exp(interval: Interval) -> Interval:
+    return None if interval is None else (math.exp(interval[0]), math.exp(interval[1]))
+
+
+def _by_signed_ranks(logs: Mapping[str, Sequence[float]]) -> tuple[str, Found]:
+    """The best, by the median of its log times less those of their blocks, and every method against it: the
+    Hodges-Lehmann estimate of the difference within blocks with the exact signed-rank interval."""
+    k = len(logs)
+    block_means = [statistics.fmean(column) for column in zip(*logs.values(), strict=True)]
+    centred = {
+        label: statistics.median(value - mean for value, mean in zip(values, block_means, strict=True))
+        for label, values in logs.items()
+    }
+    best = min(logs, key=lambda label: (centred[label], label))
+    alpha = FAMILY_ALPHA / (k * (k - 1) / 2)
+    found: Found = {}
+    for label, values in logs.items():
+        own = hodges_lehmann(values, FAMILY_ALPHA)[1]
+        if label == best:
+            found[label] = (0.0, None, own)
+            continue
+        differences = [value - other for value, other in zip(values, logs[best], strict=True)]
+        found[label] = (*hodges_lehmann(differences, alpha), own)
+    return best, found
+
+
+def _by_residual(logs: Mapping[str, Sequence[float]]) -> tuple[str, Found]:
+    """The best, by its mean log time, and every method against it, for too few blocks to rank: the model is additive,
+    method plus block. With k methods and b blocks the residual has (k-1)(b-1) degrees of freedom, and the difference of
+    two methods the standard error s*sqrt(2/b) (Montgomery, Design and Analysis of Experiments, section 4.1)."""
+    k, b = len(logs), len(next(iter(logs.values())))
+    means = {label: statistics.fmean(values) for label, values in logs.items()}
+    best = min(logs, key=lambda label: (means[label], label))
+    df = (k - 1) * (b - 1)
+    margin = own_margin = None
+    if df > 0:
+        block_means = [statistics.fmean(column) for column in zip(*logs.values(), strict=True)]
+        grand = statistics.fmean(block_means)
+        residual = sum(
+            (value - means[label] - block_means[j] + grand) ** 2
+            for label, values in logs.items()
+            for j, value in enumerate(values)
+        )
+        s = math.sqrt(residual / df)
+        alpha = FAMILY_ALPHA / (k * (k - 1) / 2)
+        margin = t_quantile(1 - alpha / 2, df) * s * math.sqrt(2 / b)
+        own_margin = t_quantile(1 - FAMILY_ALPHA / 2, df) * s / math.sqrt(b)
+
+    def around(centre: float, half: float | None) -> Interval:
+        return None if half is None else (centre - half, centre + half)
+
+    return best, {
+        label: (mean - means[best], around(mean - means[best], margin), around(mean, own_margin))
+        for label, mean in means.items()
+    }
 
 
 def blocks_needed(k: int) -> int:

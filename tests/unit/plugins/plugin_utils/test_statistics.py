@@ -133,6 +133,61 @@ def test_verdict(interval: tuple[float, float] | None, verdict: str) -> None:
     assert stats.verdict(interval, 0.05) == verdict
 
 
+@pytest.mark.parametrize(
+    ("n", "alpha", "cutoff"),  # the last w with WilcoxonDistribution(n).cdf(w) <= alpha / 2, SciPy 1.17.1
+    [
+        (12, 0.05 / 55, 0),
+        (6, 0.05, 0),
+        (20, 0.05 / 55, 21),
+        (20, 0.05, 52),
+        (14, 0.01, 12),
+        (5, 0.05, None),
+    ],
+)
+def test_signed_rank_cutoff(n: int, alpha: float, cutoff: int | None) -> None:
+    assert stats.signed_rank_cutoff(n, alpha) == cutoff
+
+
+def test_hodges_lehmann_by_hand() -> None:
+    # Walsh averages of 1, 2, 4: 1, 1.5, 2, 2.5, 3, 4
+    assert stats.hodges_lehmann([4.0, 1.0, 2.0], 0.3) == (2.25, (1.0, 4.0))
+    assert stats.hodges_lehmann([4.0, 1.0, 2.0], 0.05) == (2.25, None)
+
+
+def test_the_interval_is_what_the_signed_rank_test_does_not_reject() -> None:
+    """Maize heights of Darwin, crossed less self-fertilised, eighths of an inch (Fisher, The Design of Experiments,
+    1935, section 17). Expected: the ends between which scipy.stats.wilcoxon(d - x, method="exact").pvalue > 0.05,
+    found by bisection with SciPy 1.17.1."""
+    darwin = [49.0, -67.0, 8.0, 16.0, 6.0, 23.0, 28.0, 41.0, 14.0, 29.0, 56.0, 24.0, 75.0, 60.0, -48.0]
+    centre, interval = stats.hodges_lehmann(darwin, 0.05)
+    assert interval == pytest.approx((4.0, 41.5))
+    assert centre == 25.0
+
+
+def twelve(factor: float, noise: float = 0.0) -> dict[int, float]:
+    """Twelve blocks of a machine that drifts, the same for all methods; noise goes up and down in turn."""
+    return {block: factor * (1 + block / 100) * (1 + noise * (-1) ** block) for block in range(1, 13)}
+
+
+def test_with_blocks_enough_the_interval_is_exact() -> None:
+    found = stats.compare({"slow": twelve(1.3, 0.01), "fast": twelve(1.0), "same": twelve(1.01, 0.001)})
+    assert [item.label for item in found] == ["fast", "same", "slow"]
+    assert {item.exact for item in found} == {True}
+    assert [item.verdict for item in found] == [stats.BEST, stats.EQUIVALENT, stats.SLOWER]
+    # 12 differences of log(1.3) + log(1 -+ 0.01), six of each sign: the Walsh averages are symmetric round the mean of
+    # the two values, and at alpha 0.05 / 3 none of the extreme ones is cut off that differs from its neighbours.
+    assert found[2].ratio == pytest.approx(1.3 * math.sqrt(0.99 * 1.01))
+    assert found[2].ratio_ci == pytest.approx((1.3 * 0.99, 1.3 * 1.01))
+
+
+def test_one_block_too_few_is_provisional() -> None:
+    eleven = {
+        label: {block: t for block, t in twelve(1 + i / 50).items() if block < 12}
+        for i, label in enumerate("abcdefghijk")
+    }
+    assert {item.exact for item in stats.compare(eleven)} == {False}
+
+
 def test_noise_floor_is_the_median_distance_of_the_pairs() -> None:
     pairs = [(1.0, 1.01), (2.0, 2.0), (1.04, 1.0), (1.0, 1.02), (3.0, 3.09)]
     # |log ratios| in order: 0, log 1.01, log 1.02, log 1.03, log 1.04
