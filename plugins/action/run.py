@@ -10,7 +10,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import mark_setup_dominated, new_record
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import (
+    mark_impossible,
+    mark_setup_dominated,
+    new_record,
+)
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import plan as plans
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.outcome import OK, UNREACHABLE, Outcome, attempt
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import Campaign
@@ -203,6 +207,7 @@ class Job:
             record["method"]["ssh"] = self._ssh()
         record["flags"] = list(record["flags"])
         mark_setup_dominated(record)
+        mark_impossible(record)
         return record
 
     def _ssh(self) -> dict[str, Any] | None:

@@ -120,6 +120,28 @@ def mark_setup_dominated(record: dict[str, Any]) -> None:
         add_flag(record, SETUP_DOMINATED)
 
 
+#: Goodput above the link's own by more than this cannot be; nor can data that does not compress be sent in fewer bytes.
+ABOVE_CEILING = "above-ceiling"
+ABOVE_CEILING_SHARE = 0.03
+WIRE_TOO_SMALL = "wire-too-small"
+#: Compressed size by size from which data counts as incompressible.
+INCOMPRESSIBLE = 0.98
+
+
+def mark_impossible(record: dict[str, Any]) -> None:
+    """Flag figures of a full copy of incompressible data that physics does not allow: then one of them is wrong, or not
+    everything was copied."""
+    dataset = record["dataset"]
+    if record["scenario"] != "full" or not dataset["bytes"] or (dataset["compressibility"] or 0) < INCOMPRESSIBLE:
+        return
+    ceiling, throughput = record["link"]["ceiling_Bps"], record["throughput_Bps"]
+    if ceiling and throughput and throughput > (1 + ABOVE_CEILING_SHARE) * ceiling:
+        add_flag(record, ABOVE_CEILING)
+    sent = record["wire"]["tx_bytes"]
+    if record["status"] == "ok" and sent is not None and sent < dataset["bytes"]:
+        add_flag(record, WIRE_TOO_SMALL)
+
+
 def human_bytes(count: float) -> str:
     """A number of bytes for a sentence, in decimal units: C(1500000) is C(1.5 MB)."""
     for unit in ("bytes", "kB", "MB", "GB"):

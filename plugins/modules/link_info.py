@@ -21,11 +21,19 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
+    details:
+      - The ceiling is not measured.
   diff_mode:
     support: none
   idempotent:
     support: full
 options:
+  ceiling_s:
+    description:
+      - Seconds of iperf3 traffic with one stream, and as many with four, to find the most that the link carries. V(0)
+        sends none.
+    type: int
+    default: 0
   scratch_dir:
     description:
       - Scratch directory on the target whose marker file is compared with O(scratch_token).
@@ -66,7 +74,9 @@ link:
       description: Seconds that an ssh login takes that does nothing, the median of three.
       type: float
     ceiling_Bps:
-      description: The most that the link carries. Null; it is not measured.
+      description:
+        - The most that the link carries, bytes of payload a second as iperf3 received them, with one stream or four,
+          whichever was more. Null where it was not measured.
       type: int
 ssh:
   description: What the ssh connection has negotiated, towards the target.
@@ -84,7 +94,8 @@ ssh:
       description: Compression without the method's asking for it.
       type: str
 flags:
-  description: What to know before copying, for example V(shell-not-clean).
+  description: What to know before copying, for example V(shell-not-clean), or V(no-iperf3) where the ceiling could not be
+    measured.
   returned: success
   type: list
   elements: str
@@ -98,6 +109,7 @@ target:
   type: dict
 """
 
+import json
 import re
 import socket
 import statistics
@@ -115,12 +127,45 @@ from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import En
 
 _REPEATS = 3
 
+#: One stream is what most methods use; several show what the link itself carries.
+_STREAMS = (1, 4)
+
+#: Left out at the start, while TCP finds its rate; and how long iperf3 may take beyond the test to start and to end.
+_SLOW_START_S = 1
+_IPERF_SLACK_S = 30.0
+
 
 def negotiated(said: str) -> dict[str, str | None]:
     """Cipher, MAC and compression towards the server out of what C(ssh -v) prints."""
     found = re.search(r"kex: client->server cipher: (\S+) MAC: (\S+) compression: (\S+)", said)
     cipher, mac, compression = found.groups() if found else (None, None, None)
     return {"cipher": cipher, "mac": mac and mac.strip("<>"), "compression": compression}
+
+
+def received_Bps(said: str) -> int | None:  # noqa: N802  the unit
+    """Bytes a second that the receiver got, out of iperf3's JSON; null where the test did not come to its end."""
+    try:
+        return round(json.loads(said)["end"]["sum_received"]["bits_per_second"] / 8)
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def measure_ceiling(ssh: Ssh, target: Target, seconds: int) -> tuple[int | None, list[str]]:
+    """The most that the link carries in bytes a second, or null with the flag that says why."""
+    here, there = _agent.which(["iperf3"])["iperf3"], target.request("which", names=["iperf3"])["iperf3"]
+    if not here or not there:
+        return None, ["no-iperf3"]
+    rates = []
+    for streams in _STREAMS:
+        port = target.request("free_port", address=ssh.address)["port"]
+        server = [there, "--server", "--one-off", "--bind", ssh.address, "--port", str(port)]
+        target.request("start", stages=[server], address=ssh.address, port=port)
+        client = [here, "--client", ssh.address, "--port", str(port), "--json", "--interval", "0"]
+        client += ["--parallel", str(streams), "--omit", str(_SLOW_START_S), "--time", str(seconds)]
+        rates.append(received_Bps(_agent.ask(client, _SLOW_START_S + seconds + _IPERF_SLACK_S)["output"]))
+        target.request("wait", timeout_s=1.0)
+    found = [rate for rate in rates if rate]
+    return (max(found), []) if found else (None, ["ceiling-not-measured"])
 
 
 def look(module: AnsibleModule, ssh: Ssh, program: str, target: Target) -> dict[str, Any]:
@@ -134,6 +179,11 @@ def look(module: AnsibleModule, ssh: Ssh, program: str, target: Target) -> dict[
     round_trips = [_counters.tcp_round_trip_ms(ssh.address, ssh.port or 22) for _repeat in range(_REPEATS)]
     verbose = ssh._replace(options=("LogLevel=DEBUG1", *ssh.options))
     device = _counters.route_device(ssh.address)
+    flags = ["shell-not-clean"] if target.noise else []
+    ceiling = None
+    if module.params["ceiling_s"] and not module.check_mode:
+        ceiling, why = measure_ceiling(ssh, target, module.params["ceiling_s"])
+        flags += why
     return {
         "link": {
             "address": ssh.address,
@@ -141,10 +191,10 @@ def look(module: AnsibleModule, ssh: Ssh, program: str, target: Target) -> dict[
             "mtu": _counters.device_mtu(device),
             "rtt_ms": None if None in round_trips else min(round_trips),  # type: ignore[type-var]
             "connect_s": None if None in connects else statistics.median(connects),  # type: ignore[type-var]
-            "ceiling_Bps": None,
+            "ceiling_Bps": ceiling,
         },
         "ssh": negotiated(_agent.ask(verbose.argv(program, ["true"]), 30.0)["output"]),
-        "flags": ["shell-not-clean"] if target.noise else [],
+        "flags": flags,
         "source": _agent.host_facts(),
         "target": hello,
     }
@@ -152,7 +202,7 @@ def look(module: AnsibleModule, ssh: Ssh, program: str, target: Target) -> dict[
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec=dict(CONNECTION_OPTIONS, scratch_dir={"type": "str"}),
+        argument_spec=dict(CONNECTION_OPTIONS, scratch_dir={"type": "str"}, ceiling_s={"type": "int", "default": 0}),
         supports_check_mode=True,
     )
     ssh = ssh_of(module.params)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / ".cache" / "collections"))
 
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import SLOWER, compare  # noqa: E402
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import SLOWER, compare
 
 CAMPAIGNS = 10_000
 LABELS = [f"method {number:02d}" for number in range(11)]
@@ -28,7 +28,9 @@ def campaign(
     return {
         label: {
             block: math.exp(
-                chance.gauss(0, sigma) + math.log1p(drift) * (block + number / 11) / blocks + math.log1p(slower * (number > 0))
+                chance.gauss(0, sigma)
+                + math.log1p(drift) * (block + number / 11) / blocks
+                + math.log1p(slower * (number > 0))
             )
             for block in range(blocks)
         }

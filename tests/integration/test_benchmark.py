@@ -92,6 +92,16 @@ def test_no_uncompressed_method_beats_the_link(campaign: tuple[subprocess.Comple
     assert [row["throughput_Bps"] > 0.9 * CEILING_BPS for row in large] == [True]
 
 
+def test_the_ceiling_is_that_of_the_lab(campaign: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    summary = json.loads((campaign[1] / "summary.json").read_text())
+    slow = summary["links"][0]
+    assert 90e6 / 8 <= slow["ceiling_Bps"] <= 97e6 / 8
+    for row in rows_of(campaign[1]):
+        assert not {"above-ceiling", "wire-too-small"} & set(row["flags"])
+    for method in slow["results"][1]["methods"]:
+        assert method["efficiency"] == pytest.approx(method["throughput_Bps"] / slow["ceiling_Bps"])
+
+
 def test_the_csv_and_the_report_say_the_same(campaign: tuple[subprocess.CompletedProcess[str], Path]) -> None:
     summary = json.loads((campaign[1] / "summary.json").read_text())
     expected = {

@@ -28,13 +28,21 @@ class Proc:
         directory = self.root / str(pid)
         (directory / "task" / str(pid)).mkdir(parents=True, exist_ok=True)
         # proc(5): pid (comm) state ppid pgrp session tty_nr tpgid flags minflt cminflt majflt cmajflt utime stime ...
-        (directory / "stat").write_text(
-            f"{pid} ({name}) S {parent} 1 1 0 -1 4194560 9 9 9 9 100 50 {cutime} {cstime} 20 0 1 0 1 1 1\n"
+        self._replace(
+            directory / "stat",
+            f"{pid} ({name}) S {parent} 1 1 0 -1 4194560 9 9 9 9 100 50 {cutime} {cstime} 20 0 1 0 1 1 1\n",
         )
         (directory / "cmdline").write_bytes(cmdline.replace(" ", "\0").encode())
 
     def children(self, pid: int, *pids: int) -> None:
-        (self.root / str(pid) / "task" / str(pid) / "children").write_text(" ".join(map(str, pids)))
+        self._replace(self.root / str(pid) / "task" / str(pid) / "children", " ".join(map(str, pids)))
+
+    @staticmethod
+    def _replace(path: Path, text: str) -> None:
+        """As the kernel does: a reader never sees half of it."""
+        new = path.with_name(path.name + ".new")
+        new.write_text(text)
+        new.replace(path)
 
 
 @pytest.fixture

@@ -344,3 +344,30 @@ def test_what_ssh_negotiated_is_read() -> None:
         "compression": "none",
     }
     assert link_info.negotiated("nothing") == {"cipher": None, "mac": None, "compression": None}
+
+
+IPERF = {"end": {"sum_sent": {"bits_per_second": 100e6}, "sum_received": {"bits_per_second": 96e6}}}
+
+
+@pytest.mark.parametrize(
+    ("said", "rate"),
+    [
+        (json.dumps(IPERF), 12_000_000),
+        ('{"error": "unable to connect"}', None),
+        ("iperf3: no such thing", None),
+        ("", None),
+    ],
+)
+def test_the_ceiling_is_what_iperf3_received(said: str, rate: int | None) -> None:
+    assert link_info.received_Bps(said) == rate
+
+
+def test_without_iperf3_the_ceiling_is_null_and_says_why(
+    run_module: Run, scratch: dict[str, Any], programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = {key: scratch[key] for key in ("address", "target_python", "scratch_token")}
+    monkeypatch.setattr(
+        link_info._agent, "which", lambda names: {"ssh": str(programs.directory / "ssh"), "iperf3": None}
+    )
+    result = run_module(link_info, ceiling_s=1, **looked)
+    assert (result["link"]["ceiling_Bps"], result["flags"]) == (None, ["no-iperf3"])

@@ -1,0 +1,70 @@
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _record
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [(b"plain", "plain"), (b"latin1_\xe9", "latin1_\\xe9"), ("é".encode(), "é"), (b"{{ x }}", "{{ x }}")],
+)
+def test_bytes_become_valid_text(given: bytes, shown: str) -> None:
+    assert _record.escape(given) == shown
+    assert _record.escape(given).encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(0, "0 bytes"), (999, "999 bytes"), (1500, "1.5 kB"), (2.5e9, "2.5 GB"), (5e15, "5000.0 TB")]
+)
+def test_sizes_for_sentences(count: float, shown: str) -> None:
+    assert _record.human_bytes(count) == shown
+
+
+def test_cpu_is_a_share_of_one_core() -> None:
+    assert _record.cpu(1.0, 0.5, 3.0, "rusage") == {"user_s": 1.0, "system_s": 0.5, "percent": 50.0, "basis": "rusage"}
+    assert _record.cpu(1.0, 0.5, 0.0, "rusage")["percent"] is None
+
+
+FULL = {"dataset": {"bytes": 1000, "compressibility": 1.0}, "scenario": "full", "status": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "throughput", "sent", "flags"),
+    [
+        (100, 103, 1000, []),
+        (100, 104, 1000, ["above-ceiling"]),
+        (None, 104, 1000, []),
+        (100, None, None, []),
+        (100, 90, 999, ["wire-too-small"]),
+        (100, 200, 10, ["above-ceiling", "wire-too-small"]),
+    ],
+)
+def test_what_physics_does_not_allow_is_flagged(
+    ceiling: int | None, throughput: int | None, sent: int | None, flags: list[str]
+) -> None:
+    record = {**_record.new_record(), **FULL}
+    record["link"]["ceiling_Bps"], record["throughput_Bps"], record["wire"]["tx_bytes"] = ceiling, throughput, sent
+    _record.mark_impossible(record)
+    assert record["flags"] == flags
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dataset": {"bytes": 1000, "compressibility": 0.5}},
+        {"dataset": {"bytes": 1000, "compressibility": None}},
+        {"dataset": {"bytes": 0, "compressibility": None}},
+        {"scenario": "update"},
+    ],
+)
+def test_what_compresses_may_seem_faster_than_the_link(change: dict[str, Any]) -> None:
+    record = {**_record.new_record(), **FULL, **change}
+    record["link"]["ceiling_Bps"], record["throughput_Bps"], record["wire"]["tx_bytes"] = 100, 200, 10
+    _record.mark_impossible(record)
+    assert record["flags"] == []
