@@ -428,12 +428,12 @@ def _fit(line: str, width: int) -> list[str]:
 
 def _link_line(link: LinkResult) -> str:
     parts = [f"{link.name}: {link.source} -> {link.target} ({link.address})"]
-    if link.rtt_ms is not None:
-        parts.append(f"round trip {link.rtt_ms:.2f} ms")
-    if link.connect_s is not None:
-        parts.append(f"ssh connects in {link.connect_s:.2f} s")
     if link.ceiling_Bps is not None:
         parts.append(f"ceiling {link.ceiling_Bps / 1e6:.1f} MB/s")
+    if link.rtt_ms is not None:
+        parts.append(f"rtt {link.rtt_ms:.2f} ms")
+    if link.connect_s is not None:
+        parts.append(f"ssh login {link.connect_s:.2f} s")
     return ", ".join(parts)
 
 
