@@ -204,13 +204,22 @@ def scan(root: Path, hash_content: bool = True, known: Manifest | None = None) -
         directory = pending.pop()
         try:
             with os.scandir(os.path.join(top, directory)) as listing:
-                found = [(os.path.join(directory, item.name), item.stat(follow_symlinks=False)) for item in listing]
+                found = list(listing)
         except OSError as error:
             if not directory:
                 raise
             unreadable[directory] = error.strerror or str(error)
             continue
-        for path, status in found:
+        for item in found:
+            path = os.path.join(directory, item.name)
+            try:
+                status = item.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                # Deleted since it was listed: the tree has it no more.
+                continue
+            except OSError as error:
+                unreadable[path] = error.strerror or str(error)
+                continue
             kind = next((letter for test, letter in _KINDS if test(status.st_mode)), "?")
             entry = Entry(
                 kind,
@@ -233,6 +242,8 @@ def scan(root: Path, hash_content: bool = True, known: Manifest | None = None) -
                         entry = entry._replace(sha256=before.sha256)
                     else:
                         entry = entry._replace(sha256=_sha256(full))
+            except FileNotFoundError:
+                continue
             except OSError as error:
                 unreadable[path] = error.strerror or str(error)
             entries[path] = entry

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _tree
@@ -168,3 +169,30 @@ def test_compressibility_of_the_two_extremes(tmp_path: Path) -> None:
     assert _tree.compressibility(tmp_path, _tree.scan(tmp_path)) == pytest.approx(0.0, abs=0.02)
     (tmp_path / "random").write_bytes(b"")
     assert _tree.compressibility(tmp_path, _tree.scan(tmp_path)) is None
+
+
+def test_what_vanishes_while_it_is_listed_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One name that goes must not cost the others in its directory."""
+    for name in ("kept", "listed", "stated"):
+        (tmp_path / name).write_text(name)
+    scandir, read_whole = os.scandir, _tree.read_whole
+
+    class Listing:
+        def __enter__(self) -> Any:
+            found = list(scandir(os.fsencode(tmp_path)))
+            (tmp_path / "listed").unlink()
+            return iter(found)
+
+        def __exit__(self, *_error: object) -> None:
+            pass
+
+    def read(path: bytes) -> Any:
+        (tmp_path / "stated").unlink(missing_ok=True)
+        return read_whole(path)
+
+    monkeypatch.setattr(os, "scandir", lambda _path: Listing())
+    monkeypatch.setattr(_tree, "read_whole", read)
+    manifest = _tree.scan(tmp_path)
+    assert set(manifest.entries) <= {b"kept", b"stated"}
+    assert b"kept" in manifest.entries
+    assert manifest.unreadable == {}
