@@ -34,7 +34,10 @@ class Proc:
         (directory / "cmdline").write_bytes(cmdline.replace(" ", "\0").encode())
 
     def children(self, pid: int, *pids: int) -> None:
-        (self.root / str(pid) / "task" / str(pid) / "children").write_text(" ".join(map(str, pids)))
+        # In one step, as the kernel's: a sampling thread reads it meanwhile.
+        path = self.root / str(pid) / "task" / str(pid) / "children"
+        path.with_name("new").write_text(" ".join(map(str, pids)))
+        path.with_name("new").replace(path)
 
 
 @pytest.fixture
