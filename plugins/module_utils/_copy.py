@@ -287,6 +287,8 @@ class Run:
         self._refuse_overlap(src, place, bool(same_kernel))
         before = self._scan(src, params["verify"] == _tree.SHA256 and params["cache"] != "as-is", self._known())
         self._describe_dataset(before)
+        if _tree.SYMLINKS in self.method.losses():
+            self._refuse_symlink_loop(src, before)
         self._refuse_without_room(before, place["room"])
         tree = os.path.join(params["dest"], _agent.TREE) if params["scratch"] else params["dest"]
         if self.method.listens and "%" in params["address"]:
@@ -380,6 +382,16 @@ class Run:
             return _tree.scan(src, hash_content, known)
         except OSError as error:
             raise Ended("failed", f"source {self.source_name} cannot list {src}: {error.strerror}") from error
+
+    def _refuse_symlink_loop(self, src: str, manifest: _tree.Manifest) -> None:
+        """What follows links would copy the same directories again and again."""
+        loop = _tree.symlink_loop(src, manifest)
+        if loop is not None:
+            raise Ended(
+                "unsupported",
+                f"{self.method.name} follows symbolic links, and {_record.escape(loop)} in {src} on source {self.source_name} leads in "
+                "a circle: remove it or choose a method that keeps links",
+            )
 
     def _refuse_without_room(self, manifest: _tree.Manifest, room: dict[str, Any]) -> None:
         block = room["block_bytes"]

@@ -196,3 +196,35 @@ def test_what_vanishes_while_it_is_listed_is_not_there(tmp_path: Path, monkeypat
     assert set(manifest.entries) <= {b"kept", b"stated"}
     assert b"kept" in manifest.entries
     assert manifest.unreadable == {}
+
+
+@pytest.mark.parametrize(
+    ("links", "loop"),
+    [
+        ({}, False),
+        ({"a/self": "."}, True),
+        ({"a/up": ".."}, True),
+        ({"a/out": "../.."}, True),
+        ({"a/to_b": "../b", "b/to_a": "../a"}, True),
+        ({"a/to_b": "../b", "b/deep/to_a": "../../a"}, True),
+        ({"a/to_b": "../b"}, False),
+        ({"a/to_b": "../b", "a/again": "../b", "to_a": "a"}, False),
+        # Not a directory above: a sibling whose name begins alike.
+        ({"a/to_ab": "../ab", "ab/file": "nothing"}, False),
+        # These lead nowhere, and to each other; neither is a directory.
+        ({"a/broken": "gone", "x": "y", "y": "x"}, False),
+        # A link through a link.
+        ({"via": "a", "b/back": "../via/..", "other": "b"}, True),
+    ],
+)
+def test_a_circle_of_links_is_found(tmp_path: Path, links: dict[str, str], loop: bool) -> None:
+    """Checked with find -L, which says it too."""
+    root = tmp_path / "root"
+    for directory in ("a", "ab", "b/deep"):
+        (root / directory).mkdir(parents=True)
+    for name, text in links.items():
+        (root / name).symlink_to(text)
+    found = _tree.symlink_loop(root, _tree.scan(root))
+    assert (found is not None) == loop
+    said = subprocess.run(["find", "-L", root], capture_output=True, text=True, env={"LC_ALL": "C"}, check=False).stderr
+    assert ("File system loop detected" in said) == loop
