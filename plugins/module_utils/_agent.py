@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
 import pwd
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -180,14 +182,15 @@ class Agent:
                 if os.listdir(dest):
                     raise Refusal(f"has a destination {dest} that is not empty: choose an empty or absent directory")
             place = existing_parent(dest)
+        # Asked first: a read-only filesystem lets nobody write, whatever the owner.
+        if os.statvfs(place).f_flag & os.ST_RDONLY:
+            raise Refusal(f"has {place} on a read-only filesystem: choose another destination")
         if not os.access(place, os.W_OK | os.X_OK):
             raise Refusal(
                 "does not let user {} write in {}: change its owner or choose another destination".format(
                     host_facts()["user"], place
                 )
             )
-        if os.statvfs(place).f_flag & os.ST_RDONLY:
-            raise Refusal(f"has {place} on a read-only filesystem: choose another destination")
         status = os.stat(place)
         return {
             "real": os.path.realpath(dest),
@@ -235,12 +238,11 @@ class Agent:
 
     def start(self, stages: list[list[str]], address: str, port: int) -> dict[str, Any]:
         """Start the receiving stages and wait until one of them listens on C(address) and C(port)."""
-        pipeline = Pipeline(stages, hold_stdin=True)
+        self.pipeline = pipeline = Pipeline(stages, hold_stdin=True)
         try:
             pipeline.start()
         except OSError as error:
             raise Refusal(f"cannot start {stages[0][0]}: {error.strerror or error}") from error
-        self.pipeline = pipeline
         wanted = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][4][:2]
         deadline = time.monotonic() + _LISTEN_LIMIT_S
         sockets: list[Any] = []
@@ -278,15 +280,26 @@ class Agent:
             "ended_ago_s": None if ended is None else time.monotonic() - ended,
         }
 
-    def finish(self) -> dict[str, Any]:
-        """Stop counting: the CPU time of the ssh sessions that ended since C(begin), and both host readings."""
+    def finish(self, flush: str | None) -> dict[str, Any]:
+        """Stop counting: the CPU time of the ssh sessions that ended since C(begin), and both host readings. The
+        filesystem of C(flush) is written out at once, not only when the sessions have gone; C(flushed_ago_s) is how long
+        ago that was done, and null where it was not asked for or not possible."""
         host_after = _counters.host_cpu()
+        flushed: float | None = None
+        if flush is not None:
+            with contextlib.suppress(OSError):
+                _counters.flush_filesystem(flush)
+                flushed = time.monotonic()
         reading = self.sessions.finish() if self.sessions else _counters.SessionsReading(None, None, [])
         self.sessions = None
         return {
             "sessions": reading._asdict(),
             "host_cpu": _counters.host_cpu_between(self.host_before, host_after, None),
+            "flushed_ago_s": None if flushed is None else time.monotonic() - flushed,
         }
+
+    def room(self, dest: str) -> dict[str, Any]:
+        return room(dest)
 
     def scan(self, tree: str, hash_content: bool) -> dict[str, Any]:
         """List the copy; the digests tell at once whether it is the same."""
@@ -327,6 +340,7 @@ _REQUESTS = [
     "start",
     "wait",
     "finish",
+    "room",
     "scan",
     "manifest_rows",
     "remove",
@@ -349,14 +363,17 @@ def serve() -> None:
         os._exit(0)
 
     def listen() -> None:
-        for line in requests:
-            last_word[0] = time.monotonic()
-            request = json.loads(line.decode("ascii"))
-            if request:
-                with arrived:
-                    pending.append(request)
-                    arrived.notify()
-        leave()
+        try:
+            for line in requests:
+                last_word[0] = time.monotonic()
+                request = json.loads(line.decode("ascii"))
+                if request:
+                    with arrived:
+                        pending.append(request)
+                        arrived.notify()
+        finally:
+            # Also where the channel broke within a line.
+            leave()
 
     def watch() -> None:
         while True:
@@ -368,23 +385,33 @@ def serve() -> None:
         answers.write(json.dumps(message).encode("ascii") + b"\n")
         answers.flush()
 
-    answers.write(GREETING.encode("ascii") + b"\n")
-    answers.flush()
-    for task in (listen, watch):
-        threading.Thread(target=task, daemon=True).start()
-    while True:
-        with arrived:
-            while not pending:
-                arrived.wait()
-            request = pending.pop(0)
-        try:
-            if request["request"] not in _REQUESTS:
-                raise Refusal("knows no request {}".format(request["request"]))
-            answer({"answer": getattr(agent, request["request"])(**request["arguments"])})
-        except Refusal as refusal:
-            answer({"refusal": str(refusal)})
-        except OSError as error:
-            where = "" if error.filename is None else f" ({escape(os.fsencode(error.filename))})"
-            answer({"refusal": "cannot {}: {}{}".format(request["request"], error.strerror or error, where)})
-        except Exception:
-            answer({"refusal": "failed at {}: {}".format(request["request"], traceback.format_exc(limit=3))})
+    def work() -> None:
+        while True:
+            with arrived:
+                while not pending:
+                    arrived.wait()
+                request = pending.pop(0)
+            try:
+                if request["request"] not in _REQUESTS:
+                    raise Refusal("knows no request {}".format(request["request"]))
+                message = {"answer": getattr(agent, request["request"])(**request["arguments"])}
+            except Refusal as refusal:
+                message = {"refusal": str(refusal)}
+            except OSError as error:
+                where = "" if error.filename is None else f" ({escape(os.fsencode(error.filename))})"
+                message = {"refusal": "cannot {}: {}{}".format(request["request"], error.strerror or error, where)}
+            except Exception:
+                message = {"refusal": "failed at {}: {}".format(request["request"], traceback.format_exc(limit=3))}
+            answer(message)
+
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: sys.exit())
+    try:
+        answers.write(GREETING.encode("ascii") + b"\n")
+        answers.flush()
+        for task in (listen, watch):
+            threading.Thread(target=task, daemon=True).start()
+        work()
+    finally:
+        # By a signal, or because nobody reads the answers.
+        leave()

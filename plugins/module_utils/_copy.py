@@ -17,7 +17,13 @@ from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _agent, _counters, _record, _tree
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._pipeline import Pipeline, StageResult, first_cause
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._pipeline import (
+    SIGPIPE_RC,
+    Pipeline,
+    StageResult,
+    ended_how,
+    first_cause,
+)
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import (
     CONNECT_TIMEOUT_S,
     WORK_LIMIT_S,
@@ -55,6 +61,12 @@ COPY_OPTIONS: dict[str, dict[str, Any]] = dict(
 
 #: How long the far end may take to end after our end has failed.
 _AFTER_FAILURE_S = 5.0
+
+#: How long an answer may take beyond the work that it is about.
+_PATIENCE_S = 30.0
+
+#: With less than this a filesystem is full.
+_FULL_BYTES = 1 << 16
 
 
 class Host:
@@ -275,8 +287,16 @@ class Run:
         self._refuse_overlap(src, place, bool(same_kernel))
         before = self._scan(src, params["verify"] == _tree.SHA256 and params["cache"] != "as-is", self._known())
         self._describe_dataset(before)
+        if _tree.SYMLINKS in self.method.losses():
+            self._refuse_symlink_loop(src, before)
         self._refuse_without_room(before, place["room"])
         tree = os.path.join(params["dest"], _agent.TREE) if params["scratch"] else params["dest"]
+        if self.method.listens and "%" in params["address"]:
+            raise Ended(
+                "unsupported",
+                f"address {params['address']} has a zone, which is a name of the source's own: nothing can listen on it on "
+                f"target {self.target_name}; give a global address or choose an ssh method",
+            )
         port = target.request("free_port", address=params["address"])["port"] if self.method.listens else 0
         commands = self.method.commands(
             Job(self.method.params, src, tree, self.ssh, self.here, there, port, self.private_dir)
@@ -363,6 +383,16 @@ class Run:
         except OSError as error:
             raise Ended("failed", f"source {self.source_name} cannot list {src}: {error.strerror}") from error
 
+    def _refuse_symlink_loop(self, src: str, manifest: _tree.Manifest) -> None:
+        """What follows links would copy the same directories again and again."""
+        loop = _tree.symlink_loop(src, manifest)
+        if loop is not None:
+            raise Ended(
+                "unsupported",
+                f"{self.method.name} follows symbolic links, and {_record.escape(loop)} in {src} on source {self.source_name} leads in "
+                "a circle: remove it or choose a method that keeps links",
+            )
+
     def _refuse_without_room(self, manifest: _tree.Manifest, room: dict[str, Any]) -> None:
         block = room["block_bytes"]
         needed = sum(
@@ -424,48 +454,72 @@ class Run:
         finished = pipeline.wait(params["timeout_s"])
         if not finished:
             pipeline.kill()
-        ended = pipeline.ended or time.monotonic()
-        if commands.target:
-            failed = first_cause(pipeline.results) is not None
-            left_s = params["timeout_s"] - (time.monotonic() - start)
-            left_s = max(0.0, min(left_s, _AFTER_FAILURE_S) if failed or not finished else left_s)
-            far = target.request("wait", left_s + 30.0, timeout_s=left_s)
-            answered = time.monotonic()
-            self.far_results = far["stages"]
-            # A receiver that had to be ended because ours had failed is not a timeout of its own.
-            finished = finished and (far["finished"] or failed)
-            if far["ended_ago_s"] is not None:
-                ended = max(ended, answered - far["ended_ago_s"])
-        wall_s = ended - start
-        wire_after, host_after = _counters.traffic(device), _counters.host_cpu()
-        counted = target.request("finish")
-        flushed = False
-        if finished:
-            target.request("flush", WORK_LIMIT_S, dest=tree)
-            flushed = True
-        durable_s = setup_s + time.monotonic() - start
-        record["setup_s"], record["wall_s"] = round(setup_s, 6), round(wall_s, 6)
-        record["total_s"] = round(record["setup_s"] + record["wall_s"], 6)
-        record["durable_s"] = round(durable_s, 6) if flushed else None
+        # After a timeout the network may be dead; a live one answers at once.
+        patience_s = _PATIENCE_S if finished else _AFTER_FAILURE_S
+        ended, wire_after, host_after = pipeline.ended, _counters.traffic(device), _counters.host_cpu()
+        counted: dict[str, Any] | None = None
+        flushed: float | None = None
+        lost: Ended | None = None
+        try:
+            if commands.target:
+                failed = first_cause(pipeline.results) is not None
+                left_s = params["timeout_s"] - (time.monotonic() - start)
+                left_s = max(0.0, min(left_s, _AFTER_FAILURE_S) if failed or not finished else left_s)
+                ended_here, ended = ended, None
+                far = target.request("wait", left_s + patience_s, timeout_s=left_s)
+                answered = time.monotonic()
+                wire_after, host_after = _counters.traffic(device), _counters.host_cpu()
+                self.far_results = far["stages"]
+                # A receiver that had to be ended because ours had failed is not a timeout of its own.
+                finished = finished and (far["finished"] or failed)
+                if ended_here is not None and far["ended_ago_s"] is not None:
+                    ended = max(ended_here, answered - far["ended_ago_s"])
+            counted = target.request(
+                "finish", WORK_LIMIT_S if finished else patience_s, flush=tree if finished else None
+            )
+            if counted["flushed_ago_s"] is not None:
+                flushed = time.monotonic() - counted["flushed_ago_s"]
+        except Ended as problem:
+            # What was measured here stands all the same.
+            lost = problem
+        record["setup_s"] = round(setup_s, 6)
+        if ended is not None:
+            record["wall_s"] = round(ended - start, 6)
+            record["total_s"] = round(record["setup_s"] + record["wall_s"], 6)
+        if flushed is not None:
+            record["durable_s"] = max(round(setup_s + flushed - start, 6), record["total_s"] or 0.0)
+        elif finished:
+            _record.add_flag(record, "not-flushed")
         record["stages"] = self.far_results_as_record() + [result.as_record("source") for result in pipeline.results]
         record["wire"] = _counters.wire_between(wire_before, wire_after)
         if record["wire"]["basis"] is None:
             _record.add_flag(record, "no-device-counters")
         record["host_cpu"]["source"] = _counters.host_cpu_between(host_before, host_after, same_kernel)
-        record["host_cpu"]["target"] = counted["host_cpu"] and dict(counted["host_cpu"], shared=same_kernel)
-        self._charge_cpu(pipeline.results, counted["sessions"], wall_s)
+        if counted is not None:
+            record["host_cpu"]["target"] = counted["host_cpu"] and dict(counted["host_cpu"], shared=same_kernel)
+        self._charge_cpu(pipeline.results, counted and counted["sessions"], record["wall_s"])
         if not finished:
             raise Ended(
                 "timeout",
-                "{} did not end within {:g} s; it was ended on both sides".format(
-                    record["method"]["label"], params["timeout_s"]
+                "{} did not end within {:g} s; {}".format(
+                    record["method"]["label"],
+                    params["timeout_s"],
+                    f"it was ended on the source, and target {self.target_name} does not answer"
+                    if lost
+                    else "it was ended on both sides",
                 ),
+            )
+        if lost is not None:
+            raise Ended(
+                lost.status, f"the session on target {self.target_name} was lost during the copy: {lost.message}"
             )
 
     def far_results_as_record(self) -> list[dict[str, Any]]:
         return [{key: value for key, value in stage.items() if key != "stdout_bytes"} for stage in self.far_results]
 
-    def _charge_cpu(self, results: Sequence[StageResult], sessions: dict[str, Any], wall_s: float) -> None:
+    def _charge_cpu(
+        self, results: Sequence[StageResult], sessions: dict[str, Any] | None, wall_s: float | None
+    ) -> None:
         cpu = self.record["cpu"]
         cpu["source"] = _record.cpu(
             sum(result.user_s for result in results),
@@ -480,6 +534,8 @@ class Run:
                 wall_s,
                 _counters.AGENT_CHILDREN,
             )
+        elif sessions is None:
+            _record.add_flag(self.record, "session-lost")
         elif sessions["user_s"] is not None:
             cpu["target"] = _record.cpu(sessions["user_s"], sessions["system_s"], wall_s, _counters.SSHD_CHILDREN)
         else:
@@ -502,19 +558,13 @@ class Run:
         """Any stage that failed fails the run, whatever the last one said."""
         assert self.pipeline is not None
         ours, theirs = first_cause(self.pipeline.results), next((s for s in self.far_results if s["rc"] != 0), None)
-        # A receiver's failure breaks our pipe, so it is the cause where both failed, unless ours never reached it.
-        for end, name, stage in (
-            ("target", self.target_name, theirs),
-            ("source", self.source_name, ours.as_record("source") if ours else None),
-        ):
-            if stage is not None:
-                said = " ".join(stage["stderr"].split())
-                raise Ended(
-                    "failed",
-                    "{} on {} {} ended with {}: {}".format(
-                        os.path.basename(stage["argv"][0]), end, name, stage["rc"], said or "no message"
-                    ),
-                )
+        # A receiver that fails breaks the connection under our last stage. What fails before that one, or by a signal,
+        # does so by itself, and the receiver then gets half a stream.
+        by_itself = ours is not None and (ours is not self.pipeline.results[-1] or ours.rc > 128)
+        if ours is not None and (theirs is None or (by_itself and ours.rc != SIGPIPE_RC)):
+            self._blame("source", ours.as_record("source"))
+        if theirs is not None:
+            self._blame("target", theirs)
         if self.far_results and len(self.pipeline.results) > 1:
             sent, received = self.pipeline.results[-2].stdout_bytes, self.far_results[0]["stdout_bytes"]
             if sent is None or received is None:
@@ -525,6 +575,34 @@ class Run:
                     f"every program ended with 0, but {received} of the stream's {sent} bytes arrived",
                     ["truncated"],
                 )
+
+    def _blame(self, end: str, stage: dict[str, Any]) -> NoReturn:
+        program, said = os.path.basename(stage["argv"][0]), " ".join(stage["stderr"].split())
+        if program == "ssh" and 0 < stage["rc"] < 128:
+            # ssh ends as the command at its far end does.
+            end, program = "target", "what ssh started"
+        message = "{} on {} {} {}: {}".format(
+            program,
+            end,
+            self.source_name if end == "source" else self.target_name,
+            ended_how(stage["rc"]),
+            said or "no message",
+        )
+        # scp says only "Failure" of a full disk.
+        room = self._room_left()
+        full = None
+        if room and room["bytes"] < _FULL_BYTES:
+            full = "space"
+        elif room and room["inodes"] == 0:
+            full = "inodes"
+        if full:
+            message += f"; target {self.target_name} has no {full} left at {self.params['dest']}"
+        raise Ended("failed", message, [f"no-{full}"] if full else [])
+
+    def _room_left(self) -> dict[str, Any] | None:
+        with contextlib.suppress(Ended):
+            return self.target.request("room", dest=self.params["dest"]) if self.target else None
+        return None
 
     def _verify(self, source: _tree.Manifest, target: Target, tree: str) -> None:
         verify = self.params["verify"]
@@ -582,7 +660,7 @@ def connect_seconds(ssh: Ssh, program: str) -> float | None:
 
 def die_with_controller(end_all: Callable[[], None]) -> None:
     """End what we started when nobody waits for us any more: when our standard output loses its reader (the controller
-    was stopped, the connection broke), or at SIGTERM."""
+    was stopped, the connection broke), or at a signal that asks us to end."""
 
     def watch() -> None:
         poll = select.poll()
@@ -594,7 +672,9 @@ def die_with_controller(end_all: Callable[[], None]) -> None:
     def on_signal(_number: int, _frame: Any) -> NoReturn:
         raise SystemExit(1)
 
-    signal.signal(signal.SIGTERM, on_signal)
+    # A terminal that hangs up, as Ansible's does without pipelining, says it by SIGHUP.
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, on_signal)
     threading.Thread(target=watch, daemon=True).start()
 
 
@@ -604,6 +684,8 @@ def run_copy(method_class: Any, options: dict[str, dict[str, Any]]) -> None:
     method_args = {name: module.params[name] for name in options}
     method = method_class(method_args)
     mistake = method.mistake()
+    if not 0 < module.params["timeout_s"] < float("inf"):
+        mistake = "timeout_s {:g} is not a time: give seconds above 0".format(module.params["timeout_s"])
     if mistake:
         module.fail_json(msg=mistake)
     run = Run(module, method, method_args)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -19,6 +20,10 @@ from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import ST
 _FIRST_POLLS_S = 0.01
 _LATER_POLLS_S = 0.1
 _FIRST_POLLS = 20
+
+#: How long a stage's I/O counters may take to be ours to read.
+_COUNTERS_TRIES = 100
+_COUNTERS_PAUSE_S = 0.0005
 
 #: Between the polite and the certain end of a stage.
 _TERM_GRACE_S = 1.0
@@ -67,12 +72,24 @@ def status_field_bytes(pid: int, field: bytes) -> int | None:
     return None
 
 
-def _written_bytes(pid: int) -> int | None:
+def _open_counters(pid: int) -> IO[bytes] | None:
+    """The I/O counters of a process of ours, to be read when it is dead: only root may open them then. Null where the
+    kernel has none, or where the process was dead at once."""
+    # Between fork and exec the kernel shows them to root only.
+    for _try in range(_COUNTERS_TRIES):
+        with contextlib.suppress(OSError):
+            return open(f"/proc/{pid}/io", "rb", buffering=0)
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:
+            break
+        time.sleep(_COUNTERS_PAUSE_S)
+    return None
+
+
+def _written_bytes(counters: IO[bytes]) -> int | None:
     try:
-        with open(f"/proc/{pid}/io", "rb") as stream:
-            for line in stream:
-                if line.startswith(b"wchar:"):
-                    return int(line.split()[1])
+        for line in counters.read(4096).splitlines():
+            if line.startswith(b"wchar:"):
+                return int(line.split()[1])
     except (OSError, IndexError, ValueError):
         pass
     return None
@@ -95,10 +112,17 @@ class _Running:
 
     def _wait(self) -> None:
         pid = self.process.pid
-        # Not reaped yet: the dead process still has its I/O counters.
+        counters = _open_counters(pid)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         ended = time.monotonic()
-        written = _written_bytes(pid)
+        # Not reaped yet: the dead process still has its I/O counters, and nobody else has its number.
+        written = None
+        if counters is not None:
+            written = _written_bytes(counters)
+            counters.close()
+        # What it leaves behind, having been killed for example, is ours to end.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
         _pid, status, usage = os.wait4(pid, 0)
         rc = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
         self.process.returncode = rc
@@ -153,6 +177,8 @@ class Pipeline:
         self.running: list[_Running] = []
         self._held: int | None = None
         self._polls = 0
+        self._killed = False
+        self._starting = threading.Lock()
 
     def start(self) -> float:
         """Start every stage and return the instant before the first (monotonic seconds). Raises OSError when one cannot
@@ -167,7 +193,10 @@ class Pipeline:
                 last = number == len(self.stages) - 1
                 read_end, write_end = (None, subprocess.DEVNULL) if last else os.pipe()
                 try:
-                    self.running.append(_Running(argv, upstream, write_end, self.cwd, self.env))
+                    with self._starting:
+                        if self._killed:
+                            raise OSError(errno.ECANCELED, os.strerror(errno.ECANCELED))
+                        self.running.append(_Running(argv, upstream, write_end, self.cwd, self.env))
                 except OSError:
                     if read_end is not None:
                         os.close(read_end)
@@ -216,7 +245,9 @@ class Pipeline:
             alive.waiter.join(min(pause, left))
 
     def kill(self) -> None:
-        """End whatever still runs, with all that it started."""
+        """End whatever still runs, with all that it started; nothing more is started then."""
+        with self._starting:
+            self._killed = True
         for number, grace_s in ((signal.SIGTERM, _TERM_GRACE_S), (signal.SIGKILL, _TERM_GRACE_S)):
             for stage in self.running:
                 stage.signal(number)
@@ -248,10 +279,19 @@ def stage_environment() -> dict[str, str]:
 
 
 def first_cause(results: Sequence[StageResult]) -> StageResult | None:
-    """The stage to blame for a failed pipeline: a stage that ended by SIGPIPE lost its reader, so the fault is further
-    down if anything there failed. Null when every stage ended with 0."""
+    """The stage to blame for a failed pipeline: one that lost its reader is a victim, so the fault is further down if
+    anything there failed. Null when every stage ended with 0."""
     failed = [result for result in results if result.rc != 0]
     for result in failed:
-        if result.rc != SIGPIPE_RC:
+        # pigz and others take no signal and say it themselves.
+        if result.rc != SIGPIPE_RC and b"Broken pipe" not in result.stderr:
             return result
     return failed[0] if failed else None
+
+
+def ended_how(rc: int) -> str:
+    """A status in words: C(ended with 2), C(was ended by SIGKILL)."""
+    if rc > 128:
+        with contextlib.suppress(ValueError):
+            return f"was ended by {signal.Signals(rc - 128).name}"
+    return f"ended with {rc}"

@@ -28,9 +28,10 @@ def utc_now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def cpu(user_s: float, system_s: float, wall_s: float, basis: str) -> dict[str, Any]:
-    """CPU time of one end, in seconds, and as C(percent) of one core over C(wall_s) (100 is one core)."""
-    percent = 100.0 * (user_s + system_s) / wall_s if wall_s > 0 else None
+def cpu(user_s: float, system_s: float, wall_s: float | None, basis: str) -> dict[str, Any]:
+    """CPU time of one end, in seconds, and as C(percent) of one core over C(wall_s) (100 is one core); null
+    where that is not known."""
+    percent = 100.0 * (user_s + system_s) / wall_s if wall_s else None
     return {
         "user_s": round(user_s, 6),
         "system_s": round(system_s, 6),

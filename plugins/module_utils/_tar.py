@@ -45,9 +45,14 @@ def label(params: Mapping[str, Any], transport: str) -> str:
     return "|".join([*parts, transport])
 
 
+def _in_directory(path: str) -> list[str]:
+    """tar's option for a working directory; GNU tar reads backslashes in it as escapes unless told not to."""
+    return [*(["--no-unquote"] if "\\" in path else []), "-C", path]
+
+
 def create(host: Host, src: str) -> list[str]:
     """The argv that writes the content of C(src) as an archive to standard output."""
-    return [host.program("tar"), "-C", src, "-cf", "-", "--", "."]
+    return [host.program("tar"), *_in_directory(src), "-cf", "-", "--", "."]
 
 
 def compress(host: Host, params: Mapping[str, Any]) -> list[list[str]]:
@@ -71,4 +76,4 @@ def extract(host: Host, dest: str, params: Mapping[str, Any] | None = None) -> l
     program = compression_of(params) if params else None
     if program:
         through = ["--use-compress-program=" + host.program(program, "choose compression: gzip")]
-    return [host.program("tar"), *through, "-C", dest, "-xpf", "-"]
+    return [host.program("tar"), *through, *_in_directory(dest), "-xpf", "-"]

@@ -32,6 +32,9 @@ _ANSWER_LIMIT_S = 60.0
 #: For answers that read or delete a whole tree; the agent's heartbeat notices a dead network long before.
 WORK_LIMIT_S = 24 * 3600.0
 
+#: How long a session may take to end before it is made to.
+_CLOSE_LIMIT_S = 3.0
+
 #: Bytes of a login shell's noise that a message shows.
 _NOISE_SHOWN_BYTES = 60
 
@@ -64,10 +67,23 @@ def quote(word: str) -> str:
     return shlex.quote(word)
 
 
+#: What quotes do not protect in every login shell: csh reads C(!) and ends a line in them, fish takes a backslash off.
+_UNSAFE_IN_QUOTES = re.compile(r"[!\\\n]")
+_NEVER_SPECIAL = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 +,-./:=@_")
+
+
 def remote_command(argv: list[str]) -> str:
     """What ssh is given to run C(argv) whatever the login shell is: fish, csh and old Bourne shells all agree on one
-    quoted word. Everything that crosses a remote shell is quoted here and nowhere else."""
-    return "exec /bin/sh -c " + quote("exec " + " ".join(quote(word) for word in argv))
+    quoted word, where it holds nothing that one of them reads in quotes too; then it is spelled out in octal.
+    Everything that crosses a remote shell is quoted here and nowhere else."""
+    command = "exec " + " ".join(quote(word) for word in argv)
+    if _UNSAFE_IN_QUOTES.search(command):
+        octal = "".join(
+            chr(byte) if byte in _NEVER_SPECIAL else f"\\0{byte:03o}"
+            for byte in command.encode("utf-8", "surrogateescape")
+        )
+        command = f'eval "$(printf %b "{octal}")"'
+    return "exec /bin/sh -c " + quote(command)
 
 
 class Ssh(NamedTuple):
@@ -123,8 +139,11 @@ class Ssh(NamedTuple):
 
 
 def _ssh_word(path: str) -> str:
-    # ssh_config(5): quotes keep spaces; % starts a token.
-    return '"{}"'.format(path.replace("%", "%%")) if re.search(r"\s", path) else path.replace("%", "%%")
+    """A path as ssh_config(5) has it: C(%) starts a token, quotes keep spaces, and a quote is escaped in them."""
+    path = path.replace("%", "%%")
+    if not re.search(r"[\s'\"]", path):
+        return path
+    return '"{}"'.format(path.replace("\\", "\\\\").replace('"', '\\"'))
 
 
 def ssh_failure(rc: int | None, stderr: str, ssh: Ssh, name: str) -> Ended:
@@ -132,15 +151,23 @@ def ssh_failure(rc: int | None, stderr: str, ssh: Ssh, name: str) -> Ended:
     said = " ".join(stderr.split())
     where = "{} ({}{})".format(name, ssh.address, "" if ssh.port is None else f" port {ssh.port}")
     if "REMOTE HOST IDENTIFICATION HAS CHANGED" in stderr or "Host key verification failed" in stderr:
-        kind = "has changed" if "HAS CHANGED" in stderr else "is not known"
+        known_hosts = ssh.known_hosts or "~/.ssh/known_hosts"
+        scan = "ssh-keyscan {}{} >> {}".format(f"-p {ssh.port} " if ssh.port else "", ssh.address, known_hosts)
+        if "HAS CHANGED" in stderr:
+            entry = ssh.address if ssh.port in (None, 22) else f"'[{ssh.address}]:{ssh.port}'"
+            return Ended(
+                "failed",
+                f"the host key of target {where} has changed since the source learned it: find out why; if it is right, "
+                f"remove the old one with ssh-keygen -R {entry} -f {known_hosts} and add the new one with {scan}",
+            )
+        return Ended(
+            "failed", f"the host key of target {where} is not known to the source: compare it and add it with {scan}"
+        )
+    if "Cannot execute command-line and remote command" in stderr:
         return Ended(
             "failed",
-            "the host key of target {} {} to the source: compare it and add it with ssh-keyscan {}>> {}".format(
-                where,
-                kind,
-                (f"-p {ssh.port} {ssh.address} ") if ssh.port else ssh.address + " ",
-                ssh.known_hosts or "~/.ssh/known_hosts",
-            ),
+            f"the source's ssh configuration has a RemoteCommand for target {where}: add RemoteCommand=none to "
+            "ssh_options",
         )
     if "Permission denied" in stderr or "Too many authentication failures" in stderr:
         return Ended(
@@ -207,7 +234,8 @@ class Target:
 
     def open(self) -> dict[str, Any]:
         """Start the agent and return its C(hello)."""
-        self._write(_agent_program())
+        # It is larger than a pipe, and a login that hangs reads nothing.
+        threading.Thread(target=self._write, args=(_agent_program(),), daemon=True).start()
         deadline = time.monotonic() + _LOGIN_LIMIT_S
         while True:
             line = self._next_line(deadline)
@@ -239,15 +267,21 @@ class Target:
     def close(self) -> None:
         """End the session; the agent then ends whatever it still runs."""
         self._closing.set()
-        with contextlib.suppress(OSError, ValueError), self._lock:
-            if self._process.stdin:
-                self._process.stdin.close()
-        # It ends by itself when its input closes, unless the network is dead.
-        for end in (None, self._process.terminate, self._process.kill):
+        # It ends by itself when its input closes, unless the network is dead; a writer then holds the lock until ssh is
+        # gone.
+        if self._lock.acquire(timeout=_CLOSE_LIMIT_S):
+            with contextlib.suppress(OSError, ValueError):
+                if self._process.stdin:
+                    self._process.stdin.close()
+            self._lock.release()
+            ends = [None, self._process.terminate, self._process.kill]
+        else:
+            ends = [self._process.terminate, self._process.kill]
+        for end in ends:
             if end is not None:
                 end()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(3.0)
+                self._process.wait(_CLOSE_LIMIT_S)
                 break
         self._stderr.close()
 
@@ -286,10 +320,13 @@ class Target:
             rc = self._process.wait(3.0)
         self._stderr.seek(0)
         stderr = _record.escape(self._stderr.read()[-_record.STDERR_TAIL_BYTES :])
-        if rc == 127 or "not found" in stderr:
+        # What sh ends with when it cannot find, or cannot run, what it was asked to.
+        if rc in (126, 127):
             return Ended(
                 "failed",
-                f"target {self.name} has no {self._python}: install Python 3.8 or later there or set target_python",
+                "target {} {} {}: install Python 3.8 or later there or set target_python".format(
+                    self.name, "has no" if rc == 127 else "cannot run", self._python
+                ),
             )
         if "is too old" in stderr:
             return Ended(

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import bisect
 import hashlib
 import json
 import os
@@ -204,13 +205,22 @@ def scan(root: Path, hash_content: bool = True, known: Manifest | None = None) -
         directory = pending.pop()
         try:
             with os.scandir(os.path.join(top, directory)) as listing:
-                found = [(os.path.join(directory, item.name), item.stat(follow_symlinks=False)) for item in listing]
+                found = list(listing)
         except OSError as error:
             if not directory:
                 raise
             unreadable[directory] = error.strerror or str(error)
             continue
-        for path, status in found:
+        for item in found:
+            path = os.path.join(directory, item.name)
+            try:
+                status = item.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                # Deleted since it was listed: the tree has it no more.
+                continue
+            except OSError as error:
+                unreadable[path] = error.strerror or str(error)
+                continue
             kind = next((letter for test, letter in _KINDS if test(status.st_mode)), "?")
             entry = Entry(
                 kind,
@@ -233,6 +243,8 @@ def scan(root: Path, hash_content: bool = True, known: Manifest | None = None) -
                         entry = entry._replace(sha256=before.sha256)
                     else:
                         entry = entry._replace(sha256=_sha256(full))
+            except FileNotFoundError:
+                continue
             except OSError as error:
                 unreadable[path] = error.strerror or str(error)
             entries[path] = entry
@@ -258,6 +270,49 @@ def warm(root: Path, manifest: Manifest) -> bool:
         except OSError:
             complete = False
     return complete
+
+
+def symlink_loop(root: Path, manifest: Manifest) -> bytes | None:
+    """A symbolic link by which whoever follows links walks in a circle: it leads to a directory above it, or to one from
+    which another link leads back. Null where there is none; a circle through directories outside C(root) is not seen."""
+    top = os.path.realpath(os.fsencode(root))
+    leads: dict[bytes, bytes] = {}
+    for path, entry in manifest.entries.items():
+        if entry.kind == "l":
+            end = os.path.realpath(os.path.join(top, path))
+            if os.path.isdir(end):
+                leads[path] = os.path.join(end, b"")
+    links = sorted(leads, key=lambda path: _holder(top, path))
+    holders = [_holder(top, path) for path in links]
+
+    def below(path: bytes) -> Iterator[bytes]:
+        """The links that are met below where a link leads."""
+        number = bisect.bisect_left(holders, leads[path])
+        while number < len(links) and holders[number].startswith(leads[path]):
+            yield links[number]
+            number += 1
+
+    done: set[bytes] = set()
+    for first in links:
+        if first in done:
+            continue
+        way, open_ends = [first], [below(first)]
+        while way:
+            found = next(open_ends[-1], None)
+            if found is None:
+                done.add(way.pop())
+                open_ends.pop()
+            elif found in way:
+                return found
+            elif found not in done:
+                way.append(found)
+                open_ends.append(below(found))
+    return None
+
+
+def _holder(top: bytes, path: bytes) -> bytes:
+    """The directory that holds a name, with a slash behind it."""
+    return os.path.join(top, os.path.dirname(path), b"")
 
 
 _SAMPLE_FILES = 64

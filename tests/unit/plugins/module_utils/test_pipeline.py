@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._pipeline import Pipeline, first_cause
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._pipeline import Pipeline, ended_how, first_cause
 
 LIMIT_S = 20.0
 
@@ -139,8 +139,51 @@ def test_the_span_of_the_stages_is_that_of_the_longest() -> None:
         ([["yes"], ["sh", "-c", "exit 2"]], 1),
         ([["sh", "-c", "exit 5"], ["sh", "-c", "cat; exit 2"]], 0),
         ([["yes"], ["true"]], 0),
+        # One that takes no SIGPIPE is a victim too.
+        ([["sh", "-c", "echo abort: write error: Broken pipe >&2; exit 32"], ["sh", "-c", "exit 2"]], 1),
     ],
 )
 def test_the_stage_to_blame(commands: list[list[str]], blamed: int | None) -> None:
     results = run(*commands).results
     assert first_cause(results) == (None if blamed is None else results[blamed])
+
+
+def test_what_a_killed_stage_leaves_behind_is_ended(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    pipeline = run(["sh", "-c", f"sleep 300 & echo $! > {note}; kill -9 $$"])
+    assert pipeline.results[0].rc == 137
+    deadline = time.monotonic() + LIMIT_S
+    while alive(int(note.read_text())) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not alive(int(note.read_text()))
+
+
+def test_nothing_is_started_after_the_end() -> None:
+    pipeline = Pipeline([["sleep", "300"]])
+    pipeline.kill()
+    with pytest.raises(OSError, match="cancel"):
+        pipeline.start()
+    assert pipeline.pids == []
+
+
+def test_the_output_is_counted_for_a_user_who_is_not_root() -> None:
+    """Only root may open the counters of a process that has ended."""
+    if os.geteuid() != 0:
+        pytest.skip("as another user every other test shows it")
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setresgid(65534, 65534, 65534)
+        os.setresuid(65534, 65534, 65534)
+        counted = run(["sh", "-c", "sleep 0.2; exec head -c 300000 /dev/zero"], ["cat"]).results[0].stdout_bytes
+        os.write(write_end, str(counted).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(write_end)
+    with os.fdopen(read_end) as answer:
+        assert answer.read() == "300000"
+
+
+@pytest.mark.parametrize(("rc", "words"), [(2, "ended with 2"), (137, "was ended by SIGKILL"), (255, "ended with 255")])
+def test_a_status_in_words(rc: int, words: str) -> None:
+    assert ended_how(rc) == words

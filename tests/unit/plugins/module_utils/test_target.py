@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _agent, _tree
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _agent, _counters, _target, _tree
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import (
     Ended,
     Ssh,
@@ -23,6 +24,8 @@ from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import (
     remote_command,
     ssh_failure,
 )
+
+from ..conftest import Programs
 
 HARD_WORDS = [
     "plain",
@@ -37,6 +40,14 @@ HARD_WORDS = [
     "",
     "a;b|c&d",
     "\u00e9",
+    # csh reads these in quotes too.
+    "wow!",
+    "two\nlines",
+    # fish these.
+    "two\\\\backslashes",
+    "back\\'quote",
+    "back\\",
+    "100%d",
 ]
 
 
@@ -186,6 +197,7 @@ def test_noise_of_the_login_shell_is_told_apart(fake_ssh: str, monkeypatch: pyte
     ("python", "words"),
     [
         ("python-none", "has no python-none: install Python 3.8"),
+        ("/etc/passwd", "cannot run /etc/passwd: install Python 3.8"),
         ("/bin/false", "ssh to target dc2-a (198.18.1.2) ended with 1"),
     ],
 )
@@ -310,3 +322,85 @@ def test_a_silent_channel_is_given_up(fake_ssh: str, monkeypatch: pytest.MonkeyP
     assert process.wait(10) == 0
     process.stdin.close()
     process.stdout.close()
+
+
+def test_the_agent_starts_whatever_the_login_shell(fake_ssh: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for shell in filter(None, map(shutil.which, ("csh", "fish", "dash"))):
+        monkeypatch.setenv("FAKE_SSH_SHELL", shell)
+        started = Target(Ssh("127.0.0.1"), fake_ssh, sys.executable, "dc2-a")
+        try:
+            assert started.open()["uid"] == os.geteuid()
+        finally:
+            started.close()
+
+
+@pytest.mark.parametrize("name", ["a key", "it's", 'q"q', "back\\slash", "per%h", "both ' and \" \\ x", "#1"])
+def test_ssh_itself_reads_odd_paths_as_meant(name: str) -> None:
+    program = shutil.which("ssh")
+    if program is None:
+        pytest.skip("no ssh here")
+    flags = Ssh("198.18.1.2", identity_file=f"/keys/{name}", known_hosts=f"/hosts/{name}").flags()
+    said = subprocess.run([program, *flags, "-G", "198.18.1.2"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    # It tells a key's path before tokens are replaced.
+    assert f"identityfile /keys/{name}".replace("%", "%%") in said.splitlines()
+    assert f"userknownhostsfile /hosts/{name}" in said.splitlines()
+
+
+def test_a_login_that_hangs_is_given_up(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing reads what is sent, and it does not fit into a pipe."""
+    ssh = programs.add("ssh", "#!/bin/sh\nexec sleep 3000\n")
+    monkeypatch.setattr(_target, "_LOGIN_LIMIT_S", 0.3)
+    monkeypatch.setattr(_target, "_CLOSE_LIMIT_S", 0.3)
+    hanging = Target(Ssh("127.0.0.1"), ssh, sys.executable, "dc2-a")
+    start = time.monotonic()
+    with pytest.raises(Ended) as ended:
+        hanging.open()
+    hanging.close()
+    assert ended.value.status == "timeout"
+    assert time.monotonic() - start < 5
+    assert hanging._process.returncode == -15
+
+
+def test_a_proxy_that_is_missing_is_not_a_missing_python(fake_ssh: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_SSH_REFUSAL", "/bin/sh: 1: exec: hop: not found")
+    refused = Target(Ssh("127.0.0.1"), fake_ssh, "python3", "dc2-a")
+    with pytest.raises(Ended, match="hop: not found"):
+        refused.open()
+    refused.close()
+
+
+def test_what_the_agent_started_ends_when_it_is_told_to(target: Target) -> None:
+    target.open()
+    port = target.request("free_port", address="127.0.0.1")["port"]
+    # Out of reach of an end of input: nobody connects.
+    stages = [[sys.executable, "-c", LISTENER, "127.0.0.1", str(port)]]
+    target.request("start", stages=stages, address="127.0.0.1", port=port)
+    (listener,) = processes_of(f"127.0.0.1\0{port}")
+    agent = int(Path(f"/proc/{listener}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(agent, signal.SIGTERM)
+    deadline = time.monotonic() + 10
+    while processes_of(f"127.0.0.1\0{port}") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert processes_of(f"127.0.0.1\0{port}") == []
+
+
+def test_flushing_does_not_wait_for_the_sessions(tmp_path: Path) -> None:
+    class Slow:
+        def finish(self) -> _counters.SessionsReading:
+            time.sleep(0.3)
+            return _counters.SessionsReading(None, None, [])
+
+    agent = _agent.Agent()
+    agent.sessions = Slow()  # type: ignore[assignment]
+    assert agent.finish(str(tmp_path))["flushed_ago_s"] >= 0.3
+    assert agent.finish(None)["flushed_ago_s"] is None
+
+
+def test_a_read_only_filesystem_is_called_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class ReadOnly:
+        f_flag = os.ST_RDONLY
+
+    monkeypatch.setattr(os, "statvfs", lambda _path: ReadOnly)
+    monkeypatch.setattr(os, "access", lambda _path, _mode: False)
+    with pytest.raises(_agent.Refusal, match="read-only"):
+        _agent.Agent().examine(str(tmp_path / "copy"), False, None)

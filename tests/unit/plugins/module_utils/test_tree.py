@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _tree
@@ -168,3 +169,62 @@ def test_compressibility_of_the_two_extremes(tmp_path: Path) -> None:
     assert _tree.compressibility(tmp_path, _tree.scan(tmp_path)) == pytest.approx(0.0, abs=0.02)
     (tmp_path / "random").write_bytes(b"")
     assert _tree.compressibility(tmp_path, _tree.scan(tmp_path)) is None
+
+
+def test_what_vanishes_while_it_is_listed_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One name that goes must not cost the others in its directory."""
+    for name in ("kept", "listed", "stated"):
+        (tmp_path / name).write_text(name)
+    scandir, read_whole = os.scandir, _tree.read_whole
+
+    class Listing:
+        def __enter__(self) -> Any:
+            found = list(scandir(os.fsencode(tmp_path)))
+            (tmp_path / "listed").unlink()
+            return iter(found)
+
+        def __exit__(self, *_error: object) -> None:
+            pass
+
+    def read(path: bytes) -> Any:
+        (tmp_path / "stated").unlink(missing_ok=True)
+        return read_whole(path)
+
+    monkeypatch.setattr(os, "scandir", lambda _path: Listing())
+    monkeypatch.setattr(_tree, "read_whole", read)
+    manifest = _tree.scan(tmp_path)
+    assert set(manifest.entries) <= {b"kept", b"stated"}
+    assert b"kept" in manifest.entries
+    assert manifest.unreadable == {}
+
+
+@pytest.mark.parametrize(
+    ("links", "loop"),
+    [
+        ({}, False),
+        ({"a/self": "."}, True),
+        ({"a/up": ".."}, True),
+        ({"a/out": "../.."}, True),
+        ({"a/to_b": "../b", "b/to_a": "../a"}, True),
+        ({"a/to_b": "../b", "b/deep/to_a": "../../a"}, True),
+        ({"a/to_b": "../b"}, False),
+        ({"a/to_b": "../b", "a/again": "../b", "to_a": "a"}, False),
+        # Not a directory above: a sibling whose name begins alike.
+        ({"a/to_ab": "../ab", "ab/file": "nothing"}, False),
+        # These lead nowhere, and to each other; neither is a directory.
+        ({"a/broken": "gone", "x": "y", "y": "x"}, False),
+        # A link through a link.
+        ({"via": "a", "b/back": "../via/..", "other": "b"}, True),
+    ],
+)
+def test_a_circle_of_links_is_found(tmp_path: Path, links: dict[str, str], loop: bool) -> None:
+    """Checked with find -L, which says it too."""
+    root = tmp_path / "root"
+    for directory in ("a", "ab", "b/deep"):
+        (root / directory).mkdir(parents=True)
+    for name, text in links.items():
+        (root / name).symlink_to(text)
+    found = _tree.symlink_loop(root, _tree.scan(root))
+    assert (found is not None) == loop
+    said = subprocess.run(["find", "-L", root], capture_output=True, text=True, env={"LC_ALL": "C"}, check=False).stderr
+    assert ("File system loop detected" in said) == loop

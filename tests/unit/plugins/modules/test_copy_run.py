@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _record
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _copy, _record
 from ansible_collections.linkops.bulkcopy.plugins.modules import link_info, tar_nc, tar_ssh, tree_info
 
 from ..conftest import Programs
@@ -100,6 +100,17 @@ def test_netcat_copies_too(run_module: Run, options: dict[str, Any], tree: Path)
     assert record["setup_s"] > 0
     assert record["total_s"] == pytest.approx(record["setup_s"] + record["wall_s"], abs=1e-6)
     assert record["method"]["encrypted"] is False
+
+
+@pytest.mark.parametrize("module", [tar_ssh, tar_nc])
+def test_a_backslash_in_a_path_is_a_backslash(
+    run_module: Run, options: dict[str, Any], tree: Path, tmp_path: Path, module: Any
+) -> None:
+    """GNU tar reads escapes in the argument of -C."""
+    source = tree.rename(tmp_path / "new\\next \\\\ tree")
+    dest = tmp_path / "copy\\\\of\\tree"
+    assert run_module(module, **dict(options, src=str(source), dest=str(dest)))["record"]["status"] == "ok"
+    assert same(source, dest)
 
 
 def test_a_measured_copy_is_deleted_after_it_was_verified(
@@ -213,6 +224,58 @@ def test_a_receiver_s_failure_is_blamed_on_the_receiver(
     assert result["msg"] == "tar on target 127.0.0.1 ended with 2: no space"
 
 
+def test_a_source_s_failure_is_not_blamed_on_the_receiver_that_got_half(
+    run_module: Run, options: dict[str, Any], programs: Programs
+) -> None:
+    programs.add(
+        "tar", '#!/bin/sh\ncase "$*" in *-cf*) /bin/tar "$@" | head -c 5000; kill -9 $$;; esac\nexec /bin/tar "$@"\n'
+    )
+    result = run_module(tar_nc, **options)
+    assert result["msg"] == f"tar on source {os.uname().nodename} was ended by SIGKILL: no message"
+    assert [stage["rc"] for stage in result["record"]["stages"]] == [0, 2, 137, 0]
+
+
+def test_what_ssh_started_is_on_the_target(run_module: Run, options: dict[str, Any], programs: Programs) -> None:
+    programs.add("tar", FAKE_TAR.format(body="echo no luck >&2; exit 2"))
+    result = run_module(tar_ssh, **options)
+    assert result["msg"] == "what ssh started on target 127.0.0.1 ended with 2: no luck"
+
+
+@pytest.mark.parametrize(
+    ("left", "flag"), [((4096, 9), "no-space"), ((1 << 30, 0), "no-inodes"), ((1 << 30, None), None)]
+)
+def test_a_full_target_is_named_where_the_program_does_not(
+    run_module: Run,
+    options: dict[str, Any],
+    programs: Programs,
+    monkeypatch: pytest.MonkeyPatch,
+    left: tuple[int, int | None],
+    flag: str | None,
+) -> None:
+    """scp over SFTP says "Failure"."""
+    programs.add("tar", FAKE_TAR.format(body="echo Failure >&2; exit 1"))
+    monkeypatch.setattr(_copy.Run, "_room_left", lambda _run: {"bytes": left[0], "inodes": left[1]})
+    result = run_module(tar_ssh, **options)
+    assert (f"left at {options['dest']}" in result["msg"]) == (flag is not None)
+    assert set(result["record"]["flags"]) & {"no-space", "no-inodes"} == ({flag} if flag else set())
+
+
+def test_a_lost_session_does_not_cost_what_was_measured(
+    run_module: Run, options: dict[str, Any], programs: Programs
+) -> None:
+    # The receiving tar's parent is the agent.
+    programs.add("tar", FAKE_TAR.format(body="cat >/dev/null; kill -9 $PPID; exit 0"))
+    result = run_module(tar_nc, **options)
+    record = result["record"]
+    assert record["status"] == "failed"
+    assert result["msg"].startswith("the session on target 127.0.0.1 was lost during the copy")
+    assert [(stage["end"], stage["rc"]) for stage in record["stages"]] == [("source", 0), ("source", 0)]
+    assert record["cpu"]["source"]["user_s"] >= 0
+    # When the receiver ended is not known.
+    assert (record["wall_s"], record["total_s"], record["durable_s"], record["cpu"]["target"]) == (None,) * 4
+    assert {"session-lost", "not-flushed"} <= set(record["flags"])
+
+
 @pytest.mark.parametrize("module", [tar_ssh, tar_nc])
 def test_a_hanging_copy_is_ended_at_both_ends(
     run_module: Run, options: dict[str, Any], programs: Programs, module: Any, tmp_path: Path
@@ -309,6 +372,15 @@ class TestRefusals:
         message = self.refused(run_module, options, verify="size-mtime")
         assert "free at" in message
         assert "8.8 TB" in message
+
+    @pytest.mark.parametrize("timeout_s", [0, -1, "inf", "nan"])
+    def test_no_time(self, run_module: Run, options: dict[str, Any], timeout_s: Any) -> None:
+        assert "give seconds above 0" in run_module(tar_ssh, timeout_s=timeout_s, **options)["msg"]
+
+    def test_an_address_that_only_the_source_knows(self, run_module: Run, options: dict[str, Any]) -> None:
+        result = run_module(tar_nc, **dict(options, address="fe80::1%lo"))
+        assert result["record"]["status"] == "unsupported"
+        assert "has a zone" in result["msg"]
 
     def test_login_refused(self, run_module: Run, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("FAKE_SSH_REFUSAL", "copy@127.0.0.1: Permission denied (publickey).")
