@@ -25,7 +25,7 @@ author:
   - linkops.bulkcopy contributors
 """
 
-import contextlib  # noqa: E402  Ansible wants the documentation first
+import os  # noqa: E402  Ansible wants the documentation first
 import sys  # noqa: E402
 import time  # noqa: E402
 from typing import Any  # noqa: E402
@@ -43,8 +43,12 @@ QUIET = (RUN, CAMPAIGN, "linkops.bulkcopy.attempt", "linkops.bulkcopy.report")
 
 def _flush() -> None:
     """Ansible leaves its output in a buffer, which without a terminal holds more than fifty runs."""
-    with contextlib.suppress(OSError):  # the reader of a pipe has gone; the campaign goes on
+    try:
         sys.stdout.flush()
+    except OSError:  # the reader of a pipe has gone; the campaign goes on without, and takes its lab down
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 class CallbackModule(Default):

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from pathlib import Path
@@ -103,11 +102,11 @@ def test_a_reader_that_has_gone_does_not_matter(
     callback._display = Stdout()
     reader, writer = os.pipe()
     os.close(reader)
-    pipe = os.fdopen(writer, "w")
-    monkeypatch.setattr(sys, "stdout", pipe)
-    callback.v2_runner_item_on_ok(result("linkops.bulkcopy.run", **RUN))
-    with contextlib.suppress(BrokenPipeError):
-        pipe.close()
+    with os.fdopen(writer, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        callback.v2_runner_item_on_ok(result("linkops.bulkcopy.run", **RUN))
+        pipe.write("what Ansible writes and flushes itself, before each task's process")
+        pipe.flush()
 
 
 def test_runs_that_were_not_tried_share_a_line(callback: progress.CallbackModule, screen: Screen) -> None:
