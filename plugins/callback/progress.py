@@ -15,7 +15,7 @@ description:
     its time and throughput, how many runs are done of how many, and about how long the rest will take.
   - Runs that were not tried, all for one reason, share one line.
   - Failures, changes and unreachable hosts are shown as the default output shows them.
-  - It writes plain lines, with or without a terminal.
+  - It writes plain lines, with or without a terminal, and into a pipe or a file too each one when it happens.
 extends_documentation_fragment:
   - default_callback
   - result_format_callback
@@ -25,7 +25,9 @@ author:
   - linkops.bulkcopy contributors
 """
 
-import time  # noqa: E402  Ansible wants the documentation first
+import os  # noqa: E402  Ansible wants the documentation first
+import sys  # noqa: E402
+import time  # noqa: E402
 from typing import Any  # noqa: E402
 
 from ansible import constants as C  # noqa: E402, N812
@@ -37,6 +39,16 @@ RUN = "linkops.bulkcopy.run"
 CAMPAIGN = "linkops.bulkcopy.campaign"
 #: These steps print what they have to say themselves.
 QUIET = (RUN, CAMPAIGN, "linkops.bulkcopy.attempt", "linkops.bulkcopy.report")
+
+
+def _flush() -> None:
+    """Ansible leaves its output in a buffer, which without a terminal holds more than fifty runs."""
+    try:
+        sys.stdout.flush()
+    except OSError:  # the reader of a pipe has gone; the campaign goes on without, and takes its lab down
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 class CallbackModule(Default):
@@ -59,6 +71,7 @@ class CallbackModule(Default):
         return self._display.verbosity == 0 and result.task.resolved_action in QUIET
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
+        _flush()
         if self._display.verbosity > 0:
             super().v2_playbook_on_task_start(task, is_conditional)
         else:  # remember the name; the banner is printed when there is something below it
@@ -106,6 +119,7 @@ class CallbackModule(Default):
                 self._said.add(reason)
             bad = run["status"] not in ("ok", "planned")
             self._display.display(line(run, self._progress), color=C.COLOR_ERROR if bad else None)
+            _flush()
         elif not self._quiet(result):
             super().v2_runner_item_on_ok(result)
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _lab
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -29,14 +31,17 @@ def _machine() -> dict[str, list[str]]:
     def lines(*argv: str) -> list[str]:
         return sorted(subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines())
 
-    servers = [
-        line for line in lines("ps", "-eo", "args") if line.startswith(("sshd:", "sshd-session:", "nc ", "iperf3 "))
-    ]
+    processes = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            # a lab's, by the mount that all below its sshd have: logins to this machine come and go meanwhile
+            if _lab.MARK_PREFIX.encode() in (folder / "mountinfo").read_bytes():
+                processes.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
     return {
         "namespaces": lines("ip", "netns"),
         "interfaces": lines("ip", "-o", "link", "show", "type", "veth"),
         "mounts": sorted(Path("/proc/self/mounts").read_text().splitlines()),
-        "servers": servers,
+        "processes": sorted(processes),
         "lab": [
             str(path)
             for path in (Path("/run/linkops-bulkcopy-lab"), Path("/var/tmp/linkops-bulkcopy-lab"))

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,6 +32,15 @@ RUN = {
 def result(action: str, loop: bool = False, **content: Any) -> Any:
     task = SimpleNamespace(resolved_action=action, loop=loop, _uuid="u", action=action)
     return SimpleNamespace(task=task, result=content, host=SimpleNamespace(get_name=lambda: "h"))
+
+
+class Stdout:
+    """Writes to the standard output as Ansible does, and as Ansible leaves it in the buffer."""
+
+    verbosity = 0
+
+    def display(self, text: str, **_more: Any) -> None:
+        sys.stdout.write(text + "\n")
 
 
 class Screen:
@@ -69,6 +81,32 @@ def test_one_line_a_run(callback: progress.CallbackModule, screen: Screen) -> No
     assert bad.startswith("[2/2] ")
     assert bad.endswith("failed: why")
     assert coloured is not None
+
+
+def test_a_file_has_each_line_at_once(
+    callback: progress.CallbackModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    callback._display = Stdout()
+    with (tmp_path / "log").open("w") as log:  # a buffer of kilobytes, as any file or pipe has
+        monkeypatch.setattr(sys, "stdout", log)
+        callback.v2_runner_item_on_ok(result("linkops.bulkcopy.run", **RUN))
+        assert (tmp_path / "log").read_text().startswith("[1/?] ")
+        log.write("PLAY\n")
+        callback.v2_playbook_on_task_start(SimpleNamespace(_uuid="u"), False)
+        assert (tmp_path / "log").read_text().endswith("PLAY\n")
+
+
+def test_a_reader_that_has_gone_does_not_matter(
+    callback: progress.CallbackModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    callback._display = Stdout()
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        callback.v2_runner_item_on_ok(result("linkops.bulkcopy.run", **RUN))
+        pipe.write("what Ansible writes and flushes itself, before each task's process")
+        pipe.flush()
 
 
 def test_runs_that_were_not_tried_share_a_line(callback: progress.CallbackModule, screen: Screen) -> None:

@@ -173,7 +173,8 @@ def test_a_planted_fault_is_a_corrupt_copy(
 
 
 #: A netcat that passes on only the first 150000 of the bytes that it gets, and ends with 0.
-LOSSY_NETCAT = f"""#!{sys.executable}
+# The real interpreter's path: that of a clone may hold a space, which ends the name in this line.
+LOSSY_NETCAT = f"""#!{os.path.realpath(sys.executable)}
 import os, socket, sys
 words = sys.argv[1:]
 if words == ["-h"]:
