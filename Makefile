@@ -21,7 +21,8 @@ export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/.cache/collections
 export LC_ALL := C.UTF-8
 export INVENTORY NO_INSTALL KEEP_LAB PYTHON
 
-PLAYBOOK = $(BIN)/ansible-playbook -i "$$INVENTORY" $(if $(filter-out 0,$(KEEP_LAB)),-e '{"bulkcopy_keep_lab": true}')
+KEEP = $(filter-out 0,$(KEEP_LAB))
+PLAYBOOK = $(BIN)/ansible-playbook -i "$$INVENTORY" $(if $(KEEP),-e '{"bulkcopy_keep_lab": true}')
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -32,10 +33,13 @@ help: ## show this list
 		sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1: \2/p' $(firstword $(MAKEFILE_LIST))
 	@sed -n '/^# Variables/,/^$$/s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
 
+# An interrupted playbook cleans up nothing, so the lab is taken down here.
 benchmark: ## measure every method on every link of the inventory and print the verdicts
 	@tools/setup benchmark "$$INVENTORY"
 	@touch .cache/started
-	@status=0; $(PLAYBOOK) playbooks/benchmark.yml $(ARGS) || status=$$?; \
+	@trap : INT TERM; status=0; $(PLAYBOOK) playbooks/benchmark.yml $(ARGS) || status=$$?; \
+		if [ $$status -ge 99 ] && [ "$$INVENTORY$(KEEP)" = inventory ] && [ -e /run/linkops-bulkcopy-lab ]; then \
+			echo "interrupted: taking the lab down"; $(PLAYBOOK) playbooks/lab.yml -e lab_state=absent; fi; \
 		if [ -n "$$(find -H results/latest -maxdepth 1 -newer .cache/started 2>/dev/null)" ]; then echo "Results: $$(readlink -f results/latest)"; fi; \
 		exit $$status
 

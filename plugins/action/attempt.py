@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.outcome import FAILED, Outcome, attempt, plain
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import Campaign
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import Campaign, ResultsError
 
 
 class ActionModule(ActionBase):
@@ -37,17 +37,20 @@ class ActionModule(ActionBase):
             given = {key: value for key, value in args["args"].items() if value is not None}
             outcome = attempt(self, args["module"], given, task_vars or {})
         kept = plain(outcome.result)
-        Campaign(Path(args["campaign"])).note(
-            args["step"],
-            args["key"],
-            {"status": outcome.status, "message": outcome.message, "result": kept},
-        )
         result: dict[str, Any] = {
             "changed": bool(outcome.result.get("changed")),
             "status": outcome.status,
             "message": outcome.message,
             "result": kept,
         }
+        try:
+            Campaign(Path(args["campaign"])).note(
+                args["step"],
+                args["key"],
+                {"status": outcome.status, "message": outcome.message, "result": kept},
+            )
+        except ResultsError as error:  # what the step made must be cleaned up all the same
+            result["warnings"] = [str(error)]
         if outcome.interpreter:
             result["ansible_facts"] = outcome.interpreter
         return result

@@ -15,12 +15,14 @@ from typing import Any
 
 import yaml
 from ansible import constants as C  # noqa: N812
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.release import __version__ as ansible_version
 from ansible.utils.display import Display
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import plan as plans
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import report
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.campaign_dir import COLLECTION, results_dir
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.controller import controller, still_runs
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.method_options import check_methods
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.outcome import OK, UNREACHABLE
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import (
@@ -66,6 +68,7 @@ class ActionModule(ActionBase):
                 "seed": {"type": "raw"},
                 "max_bytes": {"type": "raw"},
                 "max_minutes": {"type": "raw"},
+                "switches": {"type": "dict", "default": {}},
                 "aborted": {"type": "str"},
                 "resumable": {"type": "bool", "default": True},
             },
@@ -97,6 +100,13 @@ class ActionModule(ActionBase):
             seed = secrets.randbelow(2**31)
         max_bytes = _amount(args["max_bytes"], "bulkcopy_max_bytes", faults)
         max_minutes = _amount(args["max_minutes"], "bulkcopy_max_minutes", faults)
+        for switch, value in args["switches"].items():
+            _check_switch(value, switch, faults)
+        if earlier and still_runs(before.get("controller")):
+            faults.append(
+                f"campaign {earlier.path.name} is still running (process {before['controller']['pid']}): let it end, or "
+                "stop it first."
+            )
         name = args["profile"] if args["profile"] is not None else before.get("profile", "quick")
         try:
             profile, shown = load_profile(name)
@@ -153,6 +163,7 @@ class ActionModule(ActionBase):
             "seed": seed,
             "fingerprint": plan.fingerprint(),
             "resumed": bool(before),
+            "controller": controller(),
             "limits": {"max_bytes": max_bytes, "max_minutes": max_minutes},
             "estimate": dataclasses.asdict(estimate),
             "software": software(),
@@ -414,17 +425,22 @@ def _whole(value: Any, name: str, faults: list[str]) -> int | None:
         return 0
 
 
-def _amount(value: Any, name: str, faults: list[str]) -> float:
+def _amount(value: Any, name: str, faults: list[str]) -> float | None:
+    """A limit; null is none."""
     if value is None:
-        return float("inf")
-    try:
-        number = float(value)
-        if number > 0:
-            return number
-    except (TypeError, ValueError):
-        pass
+        return None
+    number = plans.to_number(value)
+    if number is not None and number > 0:
+        return number
     faults.append(f"{name} must be a number above 0, but is {value!r}.")
-    return float("inf")
+    return None
+
+
+def _check_switch(value: Any, name: str, faults: list[str]) -> None:
+    try:
+        boolean(value)
+    except TypeError:
+        faults.append(f"{name} must be true or false, but is {value!r}.")
 
 
 def _what_differs(earlier: Campaign | None, before: Mapping[str, Any], plan: plans.Plan) -> str:
@@ -490,13 +506,23 @@ def take_stock(plan: plans.Plan, journal: Mapping[tuple[str, str], Row]) -> dict
             if outcome is None:
                 state.update(status="failed", message=f"{what} was not prepared")
             elif outcome["status"] != OK:
-                word = "did not answer: " if outcome["status"] == UNREACHABLE else ""
+                # link_info, which did answer, says itself that it could not reach the target
+                silent = outcome["status"] == UNREACHABLE and "status" not in (outcome.get("result") or {})
+                word = "did not answer: " if silent else ""
                 state.update(status=outcome["status"], message=f"{what}: {word}{outcome['message']}")
             if state["status"] != OK:
                 break
         else:
             result = journal["link", link.name].get("result") or {}
             state.update({key: result.get(key) for key in ("link", "ssh", "source", "target")})
+            prepared = (journal["scratch", link.target].get("result") or {}).get("boot_id")
+            reached = (result.get("target") or {}).get("boot_id")
+            if prepared and reached and prepared != reached:  # a marker on a shared file system proves nothing
+                state.update(
+                    status="failed",
+                    message=f"address {link.address} leads from {link.source} to another machine than target "
+                    f"{link.target} (another kernel runs there): correct the link's address",
+                )
             room = (journal["scratch", link.target].get("result") or {}).get("free") or {}
             full = {}
             for (name, dataset), tree in index.items():

@@ -11,13 +11,15 @@ from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import (
+    PLANNED,
     mark_impossible,
     mark_setup_dominated,
     new_record,
 )
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import plan as plans
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.outcome import OK, UNREACHABLE, Outcome, attempt
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import Campaign
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.controller import end_orphan
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.outcome import FAILED, OK, UNREACHABLE, Outcome, attempt
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import Campaign, ResultsError
 
 #: Runs of a link that are given up at once after its source did not answer, before it is tried once more.
 UNREACHABLE_PAUSE = 10
@@ -31,6 +33,8 @@ class ActionModule(ActionBase):
     _silent: ClassVar[dict[tuple[str, str], list[int]]] = {}
     #: The campaign as read from disk: it does not change while it is measured.
     _read: ClassVar[dict[str, tuple[dict[str, Any], plans.Plan]]] = {}
+    #: Why a row of a campaign could not be written. What cannot be recorded is not run.
+    _unwritable: ClassVar[dict[str, str]] = {}
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
@@ -51,16 +55,25 @@ class ActionModule(ActionBase):
             return {"failed": True, "msg": f"the plan of {args['campaign']} has no run {args['run_id']}."}
         if content.get("resumed") and cell.run_id in campaign.finished():
             return {"changed": False, "skipped": True, "msg": "recorded as ok already", "run_id": cell.run_id}
+        end_orphan()
         job = Job(content, plan, cell)
-        outcome = job.obstacle() or self._give_up(args["campaign"], cell.link)
+        unwritable = self._unwritable.get(args["campaign"])
+        if unwritable:
+            outcome: Outcome | None = Outcome(FAILED, f"not tried: {unwritable}", {})
+        else:
+            outcome = job.obstacle() or self._give_up(args["campaign"], cell.link)
         began = time.monotonic()
         tried = outcome is None
         if outcome is None:
             outcome = attempt(self, job.method.module, job.module_args(args["scratch_token"]), task_vars or {})
             self._remember(args["campaign"], cell.link, outcome)
         row = job.row(outcome)
-        if not self._task.check_mode:
-            campaign.append_row(row)
+        if not self._task.check_mode and not unwritable:
+            try:
+                campaign.append_row(row)
+            except ResultsError as error:
+                self._unwritable[args["campaign"]] = str(error)
+                row.update(status=FAILED, message=f"its record is lost: {error}")
         result: dict[str, Any] = {
             "changed": outcome.status == OK,
             "run_id": cell.run_id,
@@ -80,6 +93,9 @@ class ActionModule(ActionBase):
         }
         if self._task.check_mode:
             result["argv"] = [stage.get("argv") for stage in row["stages"]]
+        if row["status"] not in (OK, PLANNED):
+            # the default output shows a result that is not a failed task only where it is told to
+            result["_ansible_verbose_always"] = True
         if outcome.interpreter:
             result["ansible_facts"] = outcome.interpreter
         return result

@@ -28,6 +28,7 @@ author:
 import os  # noqa: E402  Ansible wants the documentation first
 import sys  # noqa: E402
 import time  # noqa: E402
+from collections.abc import Callable  # noqa: E402
 from typing import Any  # noqa: E402
 
 from ansible import constants as C  # noqa: E402, N812
@@ -70,6 +71,15 @@ class CallbackModule(Default):
     def _quiet(self, result: Any) -> bool:
         return self._display.verbosity == 0 and result.task.resolved_action in QUIET
 
+    def _show(self, show: Callable[[Any], None], result: Any) -> None:
+        """Shows what went as it should only where it asks for that, as the debug module does in a following play."""
+        asks = self._display.verbosity == 0 and result.result.get("_ansible_verbose_always")
+        if asks:
+            self.set_option("display_ok_hosts", True)
+        show(result)
+        if asks:
+            self.set_option("display_ok_hosts", False)
+
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
         _flush()
         if self._display.verbosity > 0:
@@ -93,7 +103,7 @@ class CallbackModule(Default):
             )
         included = isinstance(result.task, TaskInclude) and self._display.verbosity == 0
         if not self._quiet(result) and not included:
-            super().v2_runner_on_ok(result)
+            self._show(super().v2_runner_on_ok, result)
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         if self._quiet(result) and not result.task.loop and result.result.get("msg"):
@@ -121,7 +131,7 @@ class CallbackModule(Default):
             self._display.display(line(run, self._progress), color=C.COLOR_ERROR if bad else None)
             _flush()
         elif not self._quiet(result):
-            super().v2_runner_item_on_ok(result)
+            self._show(super().v2_runner_item_on_ok, result)
 
     def v2_runner_item_on_skipped(self, result: Any) -> None:
         if not self._quiet(result):

@@ -169,7 +169,7 @@ class Agent:
             if token is not None and marker["token"] != token:
                 raise Refusal(
                     f"is not the machine (or the user) that was prepared: the marker in {dest} has another token; "
-                    "check the link's address"
+                    "check the link's address, and that no other campaign uses this directory"
                 )
             # Another run's leavings are not for this one's account.
             remove_later = os.path.lexists(os.path.join(dest, TREE))

@@ -237,6 +237,7 @@ class Run:
         except Ended as ended:
             self.record["status"] = ended.status
             self.record["message"] = ended.message
+            self.record["throughput_Bps"] = None  # the payload did not arrive, or not whole
             for flag in ended.flags:
                 _record.add_flag(self.record, flag)
         finally:

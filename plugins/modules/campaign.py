@@ -64,6 +64,12 @@ options:
   max_minutes:
     description: A plan that would take longer is refused.
     type: raw
+  switches:
+    description:
+      - Variables that must be true or false, by name. With O(state=planned) they are checked; they are read by later
+        steps.
+    type: dict
+    default: {}
   aborted:
     description: With O(state=finished), why the campaign ended early.
     type: str

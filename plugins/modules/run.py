@@ -20,6 +20,9 @@ description:
   - After the source of a link did not answer, the next runs of that link are recorded as V(unreachable) at once; one of
     them tries once more.
   - In a resumed campaign a run that is recorded as V(ok) is skipped.
+  - A run whose row cannot be written, to a full disk for example, is shown as V(failed), and the link's further runs
+    are not tried.
+  - After a C(kill -9) of ansible-playbook, or when its terminal has gone, what it left running makes no further run.
 extends_documentation_fragment:
   - linkops.bulkcopy.attributes
 attributes:

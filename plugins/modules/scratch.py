@@ -71,6 +71,10 @@ free:
     inodes:
       description: Free inodes, null where the file system has no fixed number.
       type: int
+boot_id:
+  description: Which kernel runs on the host, null where that cannot be told.
+  type: str
+  returned: when O(state=present)
 msg:
   description: Why a folder was left alone.
   type: str
@@ -217,6 +221,15 @@ def free(path: str) -> dict[str, int | None] | None:
     }
 
 
+def boot_id() -> str | None:
+    """Which kernel runs here, null where that cannot be told."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return None
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -230,7 +243,7 @@ def main() -> None:
     try:
         if module.params["state"] == "present":
             changed = present(path, token, module.check_mode)
-            module.exit_json(changed=changed, path=path, free=free(path))
+            module.exit_json(changed=changed, path=path, free=free(path), boot_id=boot_id())
         done = absent(path, token, module.check_mode)
         extra = {} if done in ("removed", "missing") else {"msg": done}
         module.exit_json(changed=done == "removed", path=path, **extra)

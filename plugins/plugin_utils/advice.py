@@ -44,7 +44,8 @@ def recommend(candidates: Sequence[Candidate], allow_cleartext: bool, provisiona
     """
     ranked = sorted((c for c in candidates if c.ratio is not None), key=lambda c: c.ratio or 0.0)
     if not ranked:
-        return Advice(None, "no method was measured")
+        measured = any(c.verdict == UNRESOLVED for c in candidates)
+        return Advice(None, "no block has every method" if measured else "no method was measured")
     allowed = [c for c in ranked if allow_cleartext or c.encrypted]
     if not allowed:
         return Advice(

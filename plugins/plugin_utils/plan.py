@@ -33,6 +33,8 @@ SCENARIOS = ("full",)
 VERIFY = ("sha256", "size-mtime", "none")
 CACHE = ("as-is", "warm", "cold")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+#: A host name, an IPv4 or an IPv6 address (with its zone), as ssh and netcat take one.
+ADDRESS = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]*\Z")
 
 LINK_EXAMPLE = """\
 bulkcopy_links:
@@ -225,9 +227,9 @@ class Plan:
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """C(; did you mean X?) for the closest known word, else the empty string."""
+    """C( (did you mean X?)) for the closest known word, else the empty string."""
     close = difflib.get_close_matches(str(word), list(known), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def tree_key(source: str, directory: str) -> str:
@@ -280,7 +282,7 @@ class _Reader:
         value = data.get(key)
         if value is None:
             return default
-        number = _to_number(value)
+        number = to_number(value)
         if number is None or not number > above:
             self.fault(f"{where}: {key} must be a number above {above:g}, but is {_show(value)}.")
             return default
@@ -292,7 +294,7 @@ class _Reader:
         value = data.get(key)
         if value is None:
             return default
-        number = _to_number(value)
+        number = to_number(value)
         if number is None or number != int(number) or not least <= number <= most:
             self.fault(f"{where}: {key} must be a whole number from {least} to {most}, but is {_show(value)}.")
             return default
@@ -307,6 +309,10 @@ class _Reader:
             return default
         return str(value)
 
+    def folder(self, path: str, what: str) -> None:
+        if not path.startswith("/") or not path.strip("/."):
+            self.fault(f"{what} must be an absolute path below /, but is {path!r}.")
+
     def texts(self, data: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
         value = data.get(key) or ()
         if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(v, str) for v in value):
@@ -315,7 +321,7 @@ class _Reader:
         return tuple(str(v) for v in value)
 
 
-def _to_number(value: Any) -> float | None:
+def to_number(value: Any) -> float | None:
     """A finite number out of a number or of the text that -e makes of one; null for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
@@ -386,6 +392,12 @@ def read_links(raw: Any, hosts: Mapping[str, Host], ssh_users: Mapping[str, str]
         if ends["source"] is not None and ends["source"] == ends["target"]:
             reader.fault(f"{where}: its source and its target are both {ends['source']}: name two different hosts.")
         address = reader.text(data, "address", where)
+        if address is not None and not ADDRESS.match(address):
+            reader.fault(f"{where}: address must be a host name or an IP address, but is {_show(address)}.")
+        for end, variable in (("source", "data_dir"), ("target", "scratch_dir")):
+            host = ends[end]
+            if host is not None:
+                reader.folder(getattr(hosts[host], variable), f"host {host}: bulkcopy_{variable}")
         rate = reader.number(data, "rate_mbit", where, above=0)
         lab = data.get("lab")
         if rate is None and isinstance(lab, Mapping):
@@ -455,7 +467,11 @@ def read_datasets(raw: Any, where: str, reader: _Reader) -> list[Dataset]:
         if path is not None and not path.startswith("/"):
             reader.fault(f"{place}: the path {path!r} must be absolute.")
         steps: list[tuple[float, float]] = []
-        for step in data.get("scale_by_rate") or ():
+        by_rate = data.get("scale_by_rate") or ()
+        if not isinstance(by_rate, Sequence) or isinstance(by_rate, str):
+            reader.fault(f"{place}: scale_by_rate must be a list of up_to_mbit and scale, but is {_show(by_rate)}.")
+            by_rate = ()
+        for step in by_rate:
             entry = reader.mapping(step, f"{place}, scale_by_rate", ("up_to_mbit", "scale"))
             if entry is not None:
                 limit = reader.number(entry, "up_to_mbit", f"{place}, scale_by_rate", above=0)
@@ -562,7 +578,7 @@ def _size(dataset: Dataset, scale: float) -> tuple[int, int] | None:
 def _parts(parts: Any) -> tuple[_dataset.Part, ...]:
     """The parts as the dataset module takes them. Raises DatasetError with a sentence."""
     known = _dataset.Part._fields
-    for part in parts if isinstance(parts, (list, tuple)) else [None]:
+    for part in parts if isinstance(parts, (list, tuple)) else [parts]:
         if not isinstance(part, Mapping) or not {"name", "files", "file_bytes"} <= set(part) <= set(known):
             raise _dataset.DatasetError(
                 f"parts must be a list of mappings with name, files and file_bytes, and of {', '.join(known[3:])} what "
@@ -770,15 +786,15 @@ def tree_index(plan: Plan) -> tuple[dict[tuple[str, str], Tree], tuple[Tree, ...
     return index, plan.trees
 
 
-def refuse_above(estimated: Estimate, max_bytes: float, max_minutes: float) -> list[str]:
-    """The sentences that refuse a campaign larger than the user allows; an empty list allows it."""
+def refuse_above(estimated: Estimate, max_bytes: float | None, max_minutes: float | None) -> list[str]:
+    """The sentences that refuse a campaign larger than the user allows; an empty list allows it. Null is no limit."""
     faults = []
-    if estimated.bytes > max_bytes:
+    if max_bytes is not None and estimated.bytes > max_bytes:
         faults.append(
             f"the plan would copy {show_bytes(estimated.bytes)} in {estimated.runs} runs, more than bulkcopy_max_bytes "
             f"({show_bytes(max_bytes)}): raise it, or plan fewer blocks, methods or smaller datasets."
         )
-    if estimated.duration_s > max_minutes * 60:
+    if max_minutes is not None and estimated.duration_s > max_minutes * 60:
         faults.append(
             f"the plan would take about {show_duration(estimated.duration_s)} for {estimated.runs} runs, more than "
             f"bulkcopy_max_minutes ({max_minutes:g}): raise it, or plan fewer blocks, methods or smaller datasets."

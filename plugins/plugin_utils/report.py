@@ -520,7 +520,7 @@ def markdown(summary: Summary) -> str:
     lines = [
         f"# Bulk copy campaign {summary.campaign_id}",
         "",
-        f"Profile {summary.profile}; {summary.ok} of {summary.planned} planned runs (warm-ups included) ended ok.",
+        f"Profile {_md(summary.profile)}; {summary.ok} of {summary.planned} planned runs (warm-ups included) ended ok.",
         "Times are total_s (set-up and copy), medians over the blocks; ratios come from comparisons within blocks, "
         "with intervals that hold for all pairs at once. CPU: 100 % is one core.",
     ]

@@ -42,8 +42,22 @@ def new_campaign_id(now: datetime | None = None) -> str:
     return f"{moment:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Makes a sentence of what the file system refuses."""
+    try:
+        yield
+    except OSError as error:
+        raise ResultsError(f"cannot write {path}: {error.strerror}.") from None
+
+
 def write_atomically(path: Path, text: str) -> None:
-    """The file has the old content or the new, whenever the machine stops."""
+    """The file has the old content or the new, whenever the machine stops. Raises ResultsError."""
+    with _writing(path):
+        _replace(path, text)
+
+
+def _replace(path: Path, text: str) -> None:
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
@@ -63,13 +77,18 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def append_line(path: Path, data: Mapping[str, Any]) -> None:
-    """Appends one JSON object as one line, under a lock, on disk when it returns.
+    """Appends one JSON object as one line, under a lock, on disk when it returns. Raises ResultsError.
 
     A torn line left by a crash is first closed with a newline, so that it cannot swallow this one.
     """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     # a lone surrogate stands for a byte that was no UTF-8; it is kept as text that every later reader can write
     line = SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text).encode("utf-8") + b"\n"
+    with _writing(path):
+        _append(path, line)
+
+
+def _append(path: Path, line: bytes) -> None:
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -60,25 +60,32 @@ def nothing_left() -> Iterator[None]:
     assert _machine() == before
 
 
+def start(playbook: Path | str, *, inventory: Path | str = "inventory", **variables: Any) -> subprocess.Popen[str]:
+    """Start a playbook as a user would, with the inventory of the repository unless told otherwise."""
+    program = Path(sys.executable).parent / "ansible-playbook"
+    return subprocess.Popen(
+        [str(program), str(playbook), "-i", str(inventory), "-e", json.dumps(variables)],
+        cwd=REPOSITORY,
+        env=dict(os.environ, ANSIBLE_CONFIG=str(REPOSITORY / "ansible.cfg"), ANSIBLE_NOCOLOR="1", LC_ALL="C.UTF-8"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
 @pytest.fixture(scope="module")
 def play() -> Play:
-    """Run a playbook as a user would, with the inventory of the repository unless told otherwise."""
+    """Run a playbook to its end; takes what C(start) takes."""
 
-    def run(
-        playbook: Path | str, *, inventory: Path | str = "inventory", **variables: Any
-    ) -> subprocess.CompletedProcess[str]:
-        program = Path(sys.executable).parent / "ansible-playbook"
-        return subprocess.run(
-            [str(program), str(playbook), "-i", str(inventory), "-e", json.dumps(variables)],
-            cwd=REPOSITORY,
-            env=dict(os.environ, ANSIBLE_CONFIG=str(REPOSITORY / "ansible.cfg"), ANSIBLE_NOCOLOR="1", LC_ALL="C.UTF-8"),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
+    def run(playbook: Path | str, **given: Any) -> subprocess.CompletedProcess[str]:
+        with start(playbook, **given) as process:
+            try:
+                out, _none = process.communicate(timeout=LIMIT_S)
+            except BaseException:
+                process.kill()
+                raise
+        return subprocess.CompletedProcess(process.args, process.returncode, out)
 
     return run
 

@@ -11,13 +11,14 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from .conftest import REPOSITORY, Play
+from .conftest import REPOSITORY, Play, start
 
 SEED_ROWS = {"scp", "scp -C", "rsync -a", "rsync -az", "tar|ssh", "tar|ssh -C", "tar|gzip -1|ssh", "tar|gzip|ssh"}
 SEED_ROWS |= {"tar|nc", "tar|gzip|nc"}
@@ -29,8 +30,10 @@ CEILING_BPS = 100e6 / 8 * 1448 / 1514
 TINY = [{"name": "small", "shape": "small", "scale": 0.01}, {"name": "large", "shape": "large", "scale": 0.02}]
 
 
-def rows_of(directory: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (directory / "runs.jsonl").read_text().splitlines()]
+def rows_of(directory: Path, torn: bool = False) -> list[dict[str, Any]]:
+    """C(torn): the last line may be cut."""
+    lines = (directory / "runs.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in (lines[:-1] if torn else lines)]
 
 
 @pytest.fixture(scope="module")
@@ -155,10 +158,10 @@ def test_a_complete_campaign_is_not_measured_again(
     assert (campaign[1] / "runs.jsonl").read_bytes() == before, played.stdout
 
 
-def test_a_cut_campaign_goes_on_where_it_stopped(
-    campaign: tuple[subprocess.CompletedProcess[str], Path], play: Play, results: Path, tmp_path: Path
+def test_a_campaign_whose_trees_are_gone_is_not_resumed(
+    campaign: tuple[subprocess.CompletedProcess[str], Path], play: Play, results: Path
 ) -> None:
-    """As after a crash: the last row is torn, the ones behind it are missing. Trees with other content are refused."""
+    """The lab's data went with the lab, so the trees are made anew, and their random content is another one."""
     cut = results / "cut"
     shutil.copytree(campaign[1], cut)
     whole = (cut / "runs.jsonl").read_bytes().splitlines(keepends=True)
@@ -170,9 +173,37 @@ def test_a_cut_campaign_goes_on_where_it_stopped(
         bulkcopy_blocks=1,
         bulkcopy_campaign="cut",
     )
-    # The lab's data went with the lab, so the trees were made anew and their random content is another one.
     assert played.returncode != 0
-    assert "digest" in played.stdout or "changed" in played.stdout
+    assert "is not the one that this campaign began with" in played.stdout
+    assert len(rows_of(cut, torn=True)) == len(whole) - 2
+
+
+def test_a_killed_campaign_goes_on_where_it_stopped(nothing_left: None, play: Play, tmp_path: Path) -> None:
+    """After kill -9 nothing is measured any more; the resumed campaign runs the rest, once and in the planned order."""
+    variables: dict[str, Any] = {
+        "bulkcopy_results_dir": str(tmp_path),
+        "bulkcopy_datasets": TINY[:1],
+        "bulkcopy_methods": ["tar|ssh", "tar|nc"],
+        "bulkcopy_blocks": 4,
+        "bulkcopy_warmups": 0,
+    }
+    runs = tmp_path / "latest" / "runs.jsonl"
+    with start("playbooks/benchmark.yml", **variables) as process:
+        assert process.stdout is not None
+        while not (runs.exists() and len(runs.read_bytes().splitlines()) >= 3):
+            assert process.poll() is None, process.stdout.read()
+            time.sleep(0.05)
+        process.kill()
+    time.sleep(3)  # the run that was under way may end
+    before = rows_of(runs.parent)
+    time.sleep(3)
+    assert rows_of(runs.parent) == before
+    played = play("playbooks/benchmark.yml", bulkcopy_campaign="latest", **variables)
+    assert played.returncode == 0, played.stdout
+    done = rows_of(runs.parent)
+    assert done[: len(before)] == before
+    planned = json.loads((runs.parent / "campaign.json").read_text())["plan"]["cells"]
+    assert [row["run_id"] for row in done if row["status"] == "ok"] == [cell["run_id"] for cell in planned]
 
 
 @pytest.fixture

@@ -76,3 +76,10 @@ def test_reads_a_crash_from_its_chain_of_events() -> None:
     outcome = judge({"failed": True, "exception": crash})
     assert (outcome.status, outcome.message) == ("failed", "the module crashed: Module failed: boom {{ x }}")
     assert judge({"failed": True, "exception": "Traceback\nValueError: y\n"}).message == "ValueError: y"
+
+
+def test_a_full_disk_does_not_hide_what_was_made(tmp_path: Path) -> None:
+    (tmp_path / "prepare.jsonl").symlink_to("/dev/full")
+    result, _execute = call(tmp_path, {"changed": True}, module="linkops.bulkcopy.scratch")
+    assert (result["status"], result["changed"]) == ("ok", True)
+    assert "No space left on device" in result["warnings"][0]

@@ -182,7 +182,7 @@ def test_faults_of_all_kinds_come_together_and_nothing_is_written(tmp_path: Path
     text = result["msg"]
     assert text.startswith("nothing was copied, for 5 reasons:\n- ")
     for part in (
-        "there is no profile quik; there are quick, seed-lan, seed-tree, standard; did you mean quick?",
+        "there is no profile quik; there are quick, seed-lan, seed-tree, standard (did you mean quick?)",
         "bulkcopy_seed must be a whole number, but is 'x'.",
         "bulkcopy_max_bytes must be a number above 0, but is 'much'.",
         "link three: its target zz is not a host of the inventory",
@@ -368,3 +368,66 @@ def test_software_names_the_versions(tmp_path: Path) -> None:
         "python",
         "controller",
     }
+
+
+@pytest.mark.parametrize("name", ["bulkcopy_lab", "bulkcopy_keep_lab", "bulkcopy_allow_cleartext"])
+def test_a_switch_is_checked_before_hours_have_passed(tmp_path: Path, shown: list[str], name: str) -> None:
+    result = call(tmp_path, switches={name: "maybe"})
+    assert result["failed"]
+    assert result["msg"] == f"nothing was copied: {name} must be true or false, but is 'maybe'."
+    assert not call(tmp_path, switches={name: "yes"}).get("failed")
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", 0, "abc"])
+def test_a_limit_is_a_finite_number(tmp_path: Path, shown: list[str], value: Any) -> None:
+    result = call(tmp_path, max_bytes=value)
+    assert result["msg"] == f"nothing was copied: bulkcopy_max_bytes must be a number above 0, but is {value!r}."
+
+
+def test_no_limit_is_null_in_the_file(tmp_path: Path, shown: list[str]) -> None:
+    call(tmp_path, max_bytes=None, max_minutes="90")
+    assert Campaign.open(tmp_path, "latest").load()["limits"] == {"max_bytes": None, "max_minutes": 90.0}
+
+
+def test_a_campaign_at_work_is_not_resumed(tmp_path: Path, shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    first = call(tmp_path)
+    monkeypatch.setattr(action, "still_runs", lambda known: known["pid"] > 0)
+    result = call(tmp_path, campaign="latest")
+    assert result["failed"]
+    assert f"campaign {first['campaign_id']} is still running (process " in result["msg"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "message"),
+    [
+        ({"status": "unreachable", "message": "timed out", "result": {}}, "source a: did not answer: timed out"),
+        # the source did answer: link_info ran there
+        (
+            {"status": "unreachable", "message": "a cannot reach b", "result": {"status": "unreachable"}},
+            "source a: a cannot reach b",
+        ),
+    ],
+)
+def test_says_who_did_not_answer(tmp_path: Path, shown: list[str], outcome: dict[str, Any], message: str) -> None:
+    campaign = Campaign(Path(call(tmp_path)["path"]))
+    prepare(campaign, **{"link one": outcome})
+    call(tmp_path, state="prepared", campaign=str(campaign.path))
+    assert campaign.load()["prepared"]["links"]["one"]["message"] == message
+
+
+def test_a_marker_on_a_shared_file_system_does_not_prove_the_target(tmp_path: Path, shown: list[str]) -> None:
+    campaign = Campaign(Path(call(tmp_path)["path"]))
+    prepare(
+        campaign,
+        **{
+            "scratch b": {"result": {"free": {}, "boot_id": "11"}},
+            "link one": {"result": {"link": {}, "target": {"boot_id": "22"}}},
+            "scratch d": {"result": {"free": {}, "boot_id": "33"}},
+            "link two": {"result": {"link": {}, "target": {"boot_id": "33"}}},
+        },
+    )
+    call(tmp_path, state="prepared", campaign=str(campaign.path))
+    states = campaign.load()["prepared"]["links"]
+    assert states["one"]["status"] == "failed"
+    assert "another machine than target b" in states["one"]["message"]
+    assert states["two"]["status"] == "ok"

@@ -118,6 +118,7 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setattr(action.ActionModule, "_silent", {})
+    monkeypatch.setattr(action.ActionModule, "_unwritable", {})
     monkeypatch.setattr(action.ActionModule, "_read", {})
     return Bench(tmp_path)
 
@@ -309,3 +310,31 @@ def test_an_unknown_run_fails(bench: Bench) -> None:
 def test_hands_on_the_interpreter_and_no_other_fact(bench: Bench) -> None:
     outcome = {**ok(), "ansible_facts": {"bulkcopy": {"x": 1}, "discovered_interpreter_python": "/usr/bin/python3"}}
     assert bench.run(bench.cells[0], outcome)["ansible_facts"] == {"discovered_interpreter_python": "/usr/bin/python3"}
+
+
+def test_a_killed_playbook_leaves_nothing_at_work(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kill -9 of ansible-playbook does not reach the process in which the runs of a link are made."""
+    monkeypatch.setattr(action, "end_orphan", mock.Mock(side_effect=SystemExit))
+    with pytest.raises(SystemExit):
+        bench.run(bench.cells[0], {"record": new_record()})
+    assert bench.calls == []
+    assert not (bench.campaign.path / "runs.jsonl").exists()
+
+
+def test_what_cannot_be_recorded_is_not_run(bench: Bench) -> None:
+    (bench.campaign.path / "runs.jsonl").symlink_to("/dev/full")
+    first = bench.run(bench.cells[0], {"record": {**new_record(), "status": "ok"}})
+    assert (first["status"], first["tried"]) == ("failed", True)
+    assert "runs.jsonl: No space left on device" in first["message"]
+    second = bench.run(bench.cells[1], {"record": {**new_record(), "status": "ok"}})
+    assert (second["status"], second["tried"]) == ("failed", False)
+    assert "not tried: cannot write" in second["message"]
+    assert len(bench.calls) == 1
+
+
+def test_any_output_shows_why_a_run_did_not_end_well(bench: Bench) -> None:
+    good = bench.run(bench.cells[0], {"record": {**new_record(), "status": "ok"}})
+    bad = bench.run(bench.cells[1], {"failed": True, "msg": "no", "record": {**new_record(), "status": "failed"}})
+    assert "_ansible_verbose_always" not in good
+    assert bad["_ansible_verbose_always"] is True
+    assert not bad.get("failed")

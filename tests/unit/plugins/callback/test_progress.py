@@ -141,3 +141,17 @@ def test_verbose_shows_everything(callback: progress.CallbackModule, screen: Scr
     screen.verbosity = 1
     callback.v2_runner_on_ok(result("linkops.bulkcopy.attempt", status="ok"))
     assert [text for text, _color in screen.lines] == ["default v2_runner_on_ok"]
+
+
+@pytest.mark.parametrize(("extra", "shown"), [({"_ansible_verbose_always": True}, True), ({}, False)])
+def test_a_following_play_can_print_something(
+    callback: progress.CallbackModule, monkeypatch: pytest.MonkeyPatch, extra: dict[str, bool], shown: bool
+) -> None:
+    """ansible.builtin.debug sets this; a task that went as it should does not."""
+    options = {"display_ok_hosts": False}
+    seen: list[bool] = []
+    monkeypatch.setattr(callback, "set_option", options.__setitem__)
+    monkeypatch.setattr(Default, "v2_runner_on_ok", lambda self, result: seen.append(options["display_ok_hosts"]))
+    callback.v2_runner_on_ok(result("ansible.builtin.debug", msg="hi", **extra))
+    assert seen == [shown]
+    assert options["display_ok_hosts"] is False

@@ -213,6 +213,8 @@ def test_a_failed_stage_fails_the_run_with_its_own_words(
     assert result["failed"] is True
     assert result["record"]["status"] == "failed"
     assert result["msg"] == f"tar on source {os.uname().nodename} ended with 9: disk on fire"
+    assert result["record"]["total_s"] > 0
+    assert result["record"]["throughput_Bps"] is None
     assert [stage["rc"] for stage in result["record"]["stages"]] == [9, 0]
 
 

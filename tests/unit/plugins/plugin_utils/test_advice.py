@@ -75,6 +75,8 @@ def test_unknown_cpu_does_not_win() -> None:
 def test_nothing_to_recommend() -> None:
     nothing = recommend([candidate("scp", "disqualified", None)], False, True)
     assert (nothing.recommended, nothing.reason) == (None, "no method was measured")
+    apart = recommend([candidate("scp", "unresolved", None), candidate("x", "unresolved", None)], False, True)
+    assert (apart.recommended, apart.reason) == (None, "no block has every method")
     clear = recommend([NC], False, False)
     assert clear.recommended is None
     assert "bulkcopy_allow_cleartext" in clear.reason

@@ -71,7 +71,7 @@ def test_names_method_and_module(monkeypatch: pytest.MonkeyPatch) -> None:
     known = {"linkops.bulkcopy.scp": OPTIONS, "linkops.bulkcopy.tree_info": {**COMMON, "path": {}}}
     known["linkops.bulkcopy.tree_info"].pop("manifest")
     missing, wrong, option = method_options.check_methods(methods, known.get)
-    assert missing == ("method 'a': the module scq is not installed; known methods are rsync, scp; did you mean scp?.")
+    assert missing == ("method 'a': the module scq is not installed; known methods are rsync, scp (did you mean scp?).")
     assert wrong.startswith("method 'b': the module tree_info is not a copy method (it lacks manifest); known")
     assert option.startswith("method 'c': scp has no option x;")
 

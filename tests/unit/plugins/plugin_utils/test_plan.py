@@ -223,16 +223,34 @@ def test_fingerprint_sees_what_is_measured_and_nothing_else() -> None:
         ({"adress": "x"}, "bulkcopy_links entry 1 has the unknown key 'adress'"),
         ({"ssh_user": 7}, "link one: ssh_user must be a text, but is 7: put it in quotes."),
         ({"ssh_options": ["Compression yes"]}, "the ssh option 'Compression yes' must look like Key=value."),
+        ({"address": "198.18.1.2 "}, "link one: address must be a host name or an IP address, but is '198.18.1.2 '."),
+        ({"address": "-oProxyCommand=x"}, "link one: address must be a host name or an IP address"),
+        ({"address": "root@dc2"}, "link one: address must be a host name or an IP address"),
         ({"ssh_options": "A=b"}, "link one: ssh_options must be a list of texts"),
         (
             {"datasets": ["smal"]},
-            "link one: the dataset smal is not in profile test; it has large, small; did you mean",
+            "link one: the dataset smal is not in profile test; it has large, small (did you mean",
         ),
     ],
 )
 def test_faults_of_a_link(link: dict[str, Any], sentence: str) -> None:
     (found,) = faults(links=[{**LINKS[0], **link}])
     assert sentence in found
+
+
+@pytest.mark.parametrize("address", ["dc2-a", "host_1.example.org", "198.18.1.2", "2001:db8::5", "fe80::1%eth0"])
+def test_addresses_of_a_link(address: str) -> None:
+    assert make(links=[{**LINKS[0], "address": address}]).links[0].address == address
+
+
+@pytest.mark.parametrize("path", ["x/y", "", "/", "//", "/..", "['/a']"])
+def test_folders_of_a_host(path: str) -> None:
+    assert faults(hosts={**HOSTS, "a": HOSTS["a"]._replace(data_dir=path)}, links=LINKS[:1]) == [
+        f"host a: bulkcopy_data_dir must be an absolute path below /, but is {path!r}."
+    ]
+    assert faults(hosts={**HOSTS, "d": HOSTS["d"]._replace(scratch_dir=path)}) == [
+        f"host d: bulkcopy_scratch_dir must be an absolute path below /, but is {path!r}."
+    ]
 
 
 def test_no_links_shows_an_example_of_five_lines() -> None:
@@ -265,7 +283,10 @@ def test_no_links_shows_an_example_of_five_lines() -> None:
         ({"datasets": [{"name": "small"}, {"name": "small"}]}, "two datasets are named small"),
         ({"datasets": [{"name": "small", "scale": -1}]}, "scale must be a number above 0, but is -1."),
         ({"datasets": [{"name": "small", "scale": 1e9}]}, "choose a lower scale"),
-        ({"methods": ["scq"]}, "no standard method labelled 'scq'; did you mean scp?"),
+        ({"datasets": [{"name": "small", "scale_by_rate": 5}]}, "scale_by_rate must be a list of up_to_mbit and scale"),
+        ({"datasets": [{"name": "small", "scale_by_rate": {"up_to_mbit": 5}}]}, "scale_by_rate must be a list"),
+        ({"datasets": [{"name": "x", "parts": "y"}]}, "but there is 'y'."),
+        ({"methods": ["scq"]}, "no standard method labelled 'scq' (did you mean scp?)"),
         ({"methods": ["scp", "scp"]}, "two methods are labelled 'scp': rename one."),
         ({"methods": [{"module": "scp"}]}, "method 1 has no label: add it."),
         ({"methods": [{"label": "x", "module": "scp", "args": []}]}, ""),
@@ -284,7 +305,7 @@ def test_faults_of_a_profile(changes: dict[str, Any], sentence: str) -> None:
 def test_unknown_profile_key() -> None:
     (found,) = faults(profile={**PROFILE, "block": 3})
     assert "profile test has the unknown key 'block'" in found
-    assert found.endswith("did you mean blocks?.")
+    assert found.endswith("(did you mean blocks?).")
 
 
 def test_all_faults_come_together_with_the_callers() -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 from typing import Any
@@ -245,7 +246,8 @@ def test_csv_reads_back(summary: report.Summary) -> None:
 
 
 def test_markdown_tables_survive_odd_characters(summary: report.Summary) -> None:
-    text = report.markdown(summary)
+    text = report.markdown(dataclasses.replace(summary, profile="./my_own_profile.yml"))
+    assert "Profile ./my\\_own\\_profile.yml; " in text
     assert "tar\\|nc" in text
     assert "\\{\\{ gone \\}\\} \\| \\`x\\`" in text
     head = next(line for line in text.splitlines() if line.startswith("| #"))
