@@ -145,7 +145,7 @@ def negotiated(said: str) -> dict[str, str | None]:
 def received_Bps(said: str) -> int | None:  # noqa: N802  the unit
     """Bytes a second that the receiver got, out of iperf3's JSON; null where the test did not come to its end."""
     try:
-        return round(json.loads(said)["end"]["sum_received"]["bits_per_second"] / 8)
+        return round(float(json.loads(said)["end"]["sum_received"]["bits_per_second"]) / 8)
     except (ValueError, KeyError, TypeError):
         return None
 
