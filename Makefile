@@ -36,11 +36,9 @@ help: ## show this list
 # An interrupted playbook cleans up nothing, so the lab is taken down here.
 benchmark: ## measure every method on every link of the inventory and print the verdicts
 	@tools/setup benchmark "$$INVENTORY"
-	@touch .cache/started
 	@trap : HUP INT TERM; status=0; $(PLAYBOOK) playbooks/benchmark.yml $(ARGS) || status=$$?; \
 		if [ $$status -ge 99 ] && [ "$$INVENTORY$(KEEP)" = inventory ] && [ -e /run/linkops-bulkcopy-lab ]; then \
 			echo "interrupted: taking the lab down"; $(PLAYBOOK) playbooks/lab.yml -e lab_state=absent; fi; \
-		if [ -n "$$(find -H results/latest -maxdepth 1 -newer .cache/started 2>/dev/null)" ]; then echo "Results: $$(readlink -f results/latest)"; fi; \
 		exit $$status
 
 # Nothing is printed after pytest's own count.

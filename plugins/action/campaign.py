@@ -294,6 +294,10 @@ class ActionModule(ActionBase):
     def _finish(self, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         campaign = Campaign(Path(args["campaign"]))
         content = campaign.load()
+        # Other output has followed the tables; this stands where a person looks last.
+        for line in report.last_words({} if args["aborted"] else campaign.summary()):
+            display.display(line)
+        display.display(f"Results: {campaign.path}")
         faults = [args["aborted"].strip()] if args["aborted"] else []
         resumable = args["resumable"] and not args["aborted"]
         rows = {str(row["run_id"]): row for row in campaign.rows()}

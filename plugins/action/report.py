@@ -13,6 +13,7 @@ from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import plan as pl
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import report
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.campaign_dir import results_dir
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import (
+    SUMMARY,
     Campaign,
     ResultsError,
     write_atomically,
@@ -58,11 +59,13 @@ class ActionModule(ActionBase):
         )
         table = report.table(summary)
         if not self._task.check_mode:
-            write_json(campaign.path / "summary.json", summary.as_dict())
+            write_json(campaign.path / SUMMARY, summary.as_dict())
             write_atomically(campaign.path / "summary.csv", report.as_csv(summary))
             write_atomically(campaign.path / "report.md", report.markdown(summary))
         display.display(table)
-        display.display(f"{summary.ok} of {summary.planned} planned runs ended ok. Results: {campaign.path}")
+        # Who gives a folder knows it; the benchmark says it again at its very end.
+        where = "" if "/" in given else f" Results: {campaign.path}"
+        display.display(f"{summary.ok} of {summary.planned} planned runs ended ok.{where}")
         facts: dict[str, dict[str, Any]] = {}
         for link in summary.links:
             facts.setdefault(link.source, {"links": {}})["links"][link.name] = {

@@ -426,6 +426,17 @@ def _fit(line: str, width: int) -> list[str]:
     return textwrap.wrap(line, width, subsequent_indent=indent, drop_whitespace=True, break_on_hyphens=False)
 
 
+def last_words(summary: Mapping[str, Any]) -> list[str]:
+    """What C(summary.json) recommends, one line for each link, dataset and scenario."""
+    lines = []
+    for link in summary.get("links", ()):
+        for result in link["results"]:
+            provisional = any(method["provisional"] for method in result["methods"])
+            use = "no recommendation" if result["recommended"] is None else f"use {result['recommended']}"
+            lines.append(f"{link['name']}, {result['dataset']}: {use}{' (provisional)' if provisional else ''}")
+    return lines
+
+
 def _link_line(link: LinkResult) -> str:
     parts = [f"{link.name}: {link.source} -> {link.target} ({link.address})"]
     if link.ceiling_Bps is not None:

@@ -24,6 +24,7 @@ from typing import Any
 
 CAMPAIGN = "campaign.json"
 RUNS = "runs.jsonl"
+SUMMARY = "summary.json"
 JOURNAL = "prepare.jsonl"
 LATEST = "latest"
 SCHEMA = 1
@@ -175,6 +176,14 @@ class Campaign:
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:
             raise ResultsError(f"{path} is not a campaign of schema {SCHEMA}, the one that this version reads.")
         return data
+
+    def summary(self) -> dict[str, Any]:
+        """What C(summary.json) holds; empty where the campaign has none."""
+        try:
+            data = json.loads((self.path / SUMMARY).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return data if isinstance(data, dict) else {}
 
     def save(self, content: Mapping[str, Any]) -> None:
         write_json(self.path / CAMPAIGN, content)
