@@ -202,6 +202,21 @@ class CopyMethod:
         raise NotImplementedError
 
 
+class Measured(NamedTuple):
+    """What running the stages gave. Null: C(wall_s) where the end at the far end is not known, C(durable_s) where the
+    target was not written out, C(counted) (the agent's C(finish)) where the session was lost, and C(lost) where it was
+    not. C(host) and C(wire) are the source's counters before and after."""
+
+    setup_s: float
+    wall_s: float | None
+    durable_s: float | None
+    finished: bool
+    lost: Ended | None
+    host: tuple[_counters.HostCpu | None, _counters.HostCpu | None]
+    wire: tuple[_counters.Traffic | None, _counters.Traffic | None]
+    counted: dict[str, Any] | None
+
+
 class Run:
     """The life of one run: from the checks to the record."""
 
@@ -434,10 +449,30 @@ class Run:
             _record.add_flag(self.record, f"cache-not-{wanted}")
 
     def _measure(self, commands: Commands, port: int, target: Target, tree: str, same_kernel: bool) -> None:
-        """Run the stages at both ends between two readings of the counters."""
-        record, params = self.record, self.params
+        """Run the stages at both ends between two readings of the counters, and write down what that gave."""
+        measured = self._run_stages(commands, port, target, tree)
+        self._write_down(measured, same_kernel)
+        lost = measured.lost
+        if not measured.finished:
+            raise Ended(
+                "timeout",
+                "{} did not end within {:g} s; {}".format(
+                    self.record["method"]["label"],
+                    self.params["timeout_s"],
+                    f"it was ended on the source, and target {self.target_name} does not answer"
+                    if lost
+                    else "it was ended on both sides",
+                ),
+            )
+        if lost is not None:
+            raise Ended(
+                lost.status, f"the session on target {self.target_name} was lost during the copy: {lost.message}"
+            )
+
+    def _run_stages(self, commands: Commands, port: int, target: Target, tree: str) -> Measured:
+        params = self.params
         device = _counters.route_device(params["address"])
-        record["link"].update(device=device, mtu=_counters.device_mtu(device))
+        self.record["link"].update(device=device, mtu=_counters.device_mtu(device))
         target.request("begin", expected_sessions=self.method.sessions)
         host_before, wire_before = _counters.host_cpu(), _counters.traffic(device)
         setup_s = 0.0
@@ -483,37 +518,37 @@ class Run:
         except Ended as problem:
             # What was measured here stands all the same.
             lost = problem
-        record["setup_s"] = round(setup_s, 6)
-        if ended is not None:
-            record["wall_s"] = round(ended - start, 6)
+        return Measured(
+            setup_s=setup_s,
+            wall_s=None if ended is None else ended - start,
+            durable_s=None if flushed is None else setup_s + flushed - start,
+            finished=finished,
+            lost=lost,
+            host=(host_before, host_after),
+            wire=(wire_before, wire_after),
+            counted=counted,
+        )
+
+    def _write_down(self, measured: Measured, same_kernel: bool) -> None:
+        record, counted = self.record, measured.counted
+        record["setup_s"] = round(measured.setup_s, 6)
+        if measured.wall_s is not None:
+            record["wall_s"] = round(measured.wall_s, 6)
             record["total_s"] = round(record["setup_s"] + record["wall_s"], 6)
-        if flushed is not None:
-            record["durable_s"] = max(round(setup_s + flushed - start, 6), record["total_s"] or 0.0)
-        elif finished:
+        if measured.durable_s is not None:
+            # The far end's instants are known to within a one-way delay.
+            record["durable_s"] = max(round(measured.durable_s, 6), record["total_s"] or 0.0)
+        elif measured.finished:
             _record.add_flag(record, "not-flushed")
-        record["stages"] = self.far_results_as_record() + [result.as_record("source") for result in pipeline.results]
-        record["wire"] = _counters.wire_between(wire_before, wire_after)
+        results = self.pipeline.results if self.pipeline is not None else []
+        record["stages"] = self.far_results_as_record() + [result.as_record("source") for result in results]
+        record["wire"] = _counters.wire_between(*measured.wire)
         if record["wire"]["basis"] is None:
             _record.add_flag(record, "no-device-counters")
-        record["host_cpu"]["source"] = _counters.host_cpu_between(host_before, host_after, same_kernel)
+        record["host_cpu"]["source"] = _counters.host_cpu_between(*measured.host, same_kernel)
         if counted is not None:
             record["host_cpu"]["target"] = counted["host_cpu"] and dict(counted["host_cpu"], shared=same_kernel)
-        self._charge_cpu(pipeline.results, counted and counted["sessions"], record["wall_s"])
-        if not finished:
-            raise Ended(
-                "timeout",
-                "{} did not end within {:g} s; {}".format(
-                    record["method"]["label"],
-                    params["timeout_s"],
-                    f"it was ended on the source, and target {self.target_name} does not answer"
-                    if lost
-                    else "it was ended on both sides",
-                ),
-            )
-        if lost is not None:
-            raise Ended(
-                lost.status, f"the session on target {self.target_name} was lost during the copy: {lost.message}"
-            )
+        self._charge_cpu(results, counted and counted["sessions"], record["wall_s"])
 
     def far_results_as_record(self) -> list[dict[str, Any]]:
         return [{key: value for key, value in stage.items() if key != "stdout_bytes"} for stage in self.far_results]
