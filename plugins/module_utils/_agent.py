@@ -26,6 +26,7 @@ from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import es
 
 #: In a directory whose content is ours to delete: JSON with the token of who made it.
 MARKER = ".linkops-bulkcopy"
+_MARKER_BYTES = 65536
 #: Below a marked directory: where a measured copy goes.
 TREE = "tree"
 
@@ -111,15 +112,20 @@ def host_facts() -> dict[str, Any]:
 
 def read_marker(root: str) -> dict[str, Any] | None:
     """The marker of a scratch root; null where there is none, or none that is ours to trust."""
-    path = os.path.join(root, MARKER)
     try:
-        with open(path, encoding="utf-8") as stream:
-            if os.fstat(stream.fileno()).st_uid not in (0, os.geteuid()):
-                return None
-            marker = json.load(stream)
-    except (OSError, ValueError):
+        # Neither a link nor a device is opened.
+        descriptor = os.open(os.path.join(root, MARKER), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
         return None
-    return marker if isinstance(marker, dict) and marker.get("token") else None
+    with os.fdopen(descriptor, "rb") as stream:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid not in (0, os.geteuid()):
+            return None
+        try:
+            marker = json.loads(stream.read(_MARKER_BYTES).decode("utf-8"))
+        except ValueError:
+            return None
+    return marker if isinstance(marker, dict) and isinstance(marker.get("token"), str) and marker["token"] else None
 
 
 def remove_tree(path: str) -> None:

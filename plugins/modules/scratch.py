@@ -84,33 +84,16 @@ msg:
 import errno
 import json
 import os
-import shutil
 import stat
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-
-MARKER = ".linkops-bulkcopy"
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _counters
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._agent import MARKER, read_marker, remove_tree
 
 
 class ScratchError(Exception):
     """One sentence: why the folder cannot be used."""
-
-
-def read_marker(path: str) -> dict[str, Any] | None:
-    """The content of a folder's marker; null where it has none that we wrote. Neither a link nor a device is opened."""
-    try:
-        descriptor = os.open(os.path.join(path, MARKER), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return None
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        try:
-            data = json.loads(file.read(65536).decode("utf-8"))
-        except ValueError:
-            return None
-    return data if isinstance(data, dict) and isinstance(data.get("token"), str) else None
 
 
 def write_marker(path: str, data: dict[str, Any]) -> None:
@@ -190,7 +173,7 @@ def absent(path: str, token: str, check_mode: bool) -> str:
     if marker is None or marker["token"] != token:
         return f"{path} was left alone: it is not of this campaign."
     if not check_mode:
-        shutil.rmtree(path)
+        remove_tree(path)
         made = marker.get("made")
         for parent in reversed(made if isinstance(made, list) else []):
             try:
@@ -203,7 +186,7 @@ def absent(path: str, token: str, check_mode: bool) -> str:
 def remove(path: str) -> None:
     """Removes a file or a tree; a link is removed, not followed."""
     if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
+        remove_tree(path)
     else:
         os.unlink(path)
 
@@ -221,15 +204,6 @@ def free(path: str) -> dict[str, int | None] | None:
     }
 
 
-def boot_id() -> str | None:
-    """Which kernel runs here, null where that cannot be told."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
-    except OSError:
-        return None
-
-
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -243,7 +217,7 @@ def main() -> None:
     try:
         if module.params["state"] == "present":
             changed = present(path, token, module.check_mode)
-            module.exit_json(changed=changed, path=path, free=free(path), boot_id=boot_id())
+            module.exit_json(changed=changed, path=path, free=free(path), boot_id=_counters.boot_id())
         done = absent(path, token, module.check_mode)
         extra = {} if done in ("removed", "missing") else {"msg": done}
         module.exit_json(changed=done == "removed", path=path, **extra)
