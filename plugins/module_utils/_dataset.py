@@ -40,6 +40,7 @@ from typing import (
 )
 
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._counters import flush_filesystem
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._tree import sha256
 
 SCHEMA = 1
 MADE_BY = "linkops.bulkcopy.dataset"
@@ -690,18 +691,9 @@ class Work(NamedTuple):
 def sha256_of(path: str) -> str | None:
     """The digest of a regular file, or None where it cannot be read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return sha256(os.fsencode(path))
     except OSError:
         return None
-    digest = hashlib.sha256()
-    buffer = memoryview(bytearray(BLOCK_BYTES))
-    with os.fdopen(descriptor, "rb", buffering=0) as stream, contextlib.suppress(OSError):
-        while True:
-            got = stream.readinto(buffer)
-            if not got:
-                return digest.hexdigest()
-            digest.update(buffer[:got])
-    return None
 
 
 def _is_whole(path: str, entry: Entry, status: os.stat_result, by_content: bool) -> bool:

@@ -181,7 +181,8 @@ def read_whole(path: bytes) -> Iterator[bytes]:
         os.close(descriptor)
 
 
-def _sha256(path: bytes) -> str:
+def sha256(path: bytes) -> str:
+    """The SHA-256 of a regular file, in hexadecimal. Raises OSError."""
     total = hashlib.sha256()
     for piece in read_whole(path):
         total.update(piece)
@@ -242,7 +243,7 @@ def scan(root: Path, hash_content: bool = True, known: Manifest | None = None) -
                     if before and before.sha256 and before._replace(sha256=None, same=b"") == entry:
                         entry = entry._replace(sha256=before.sha256)
                     else:
-                        entry = entry._replace(sha256=_sha256(full))
+                        entry = entry._replace(sha256=sha256(full))
             except FileNotFoundError:
                 continue
             except OSError as error:
