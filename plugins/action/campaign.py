@@ -21,6 +21,7 @@ from ansible.release import __version__ as ansible_version
 from ansible.utils.display import Display
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import plan as plans
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import report
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import summary as summaries
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.campaign_dir import COLLECTION, results_dir
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.controller import controller, still_runs
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.method_options import check_methods
@@ -301,7 +302,7 @@ class ActionModule(ActionBase):
         faults = [args["aborted"].strip()] if args["aborted"] else []
         resumable = args["resumable"] and not args["aborted"]
         rows = {str(row["run_id"]): row for row in campaign.rows()}
-        faults += report.missing(plans.plan_from_dict(content["plan"]), rows)
+        faults += summaries.missing(plans.plan_from_dict(content["plan"]), rows)
         for (step, key), outcome in campaign.journal().items():
             if step == "cleanup" and outcome["status"] != OK:
                 faults.append(f"target {key}: its scratch folder was not removed: {outcome['message']}")

@@ -11,6 +11,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import plan as plans
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import report
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import summary as summaries
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.campaign_dir import results_dir
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import (
     SUMMARY,
@@ -49,7 +50,7 @@ class ActionModule(ActionBase):
         plan = plans.plan_from_dict(content["plan"])
         rows = campaign.rows()
         prepared = content.get("prepared") or {}
-        summary = report.summarise(
+        summary = summaries.summarise(
             campaign_id=content["campaign_id"],
             profile=content["profile"],
             plan=plan,
@@ -70,7 +71,7 @@ class ActionModule(ActionBase):
         for link in summary.links:
             facts.setdefault(link.source, {"links": {}})["links"][link.name] = {
                 "campaign_id": summary.campaign_id,
-                "verdicts": report.link_as_dict(link)["results"],
+                "verdicts": summaries.link_as_dict(link)["results"],
                 "records": [row for row in rows if row["link"]["name"] == link.name],
             }
         return {
