@@ -12,6 +12,7 @@ as likely one way as the other; with fewer it comes from the residual of the blo
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -20,8 +21,13 @@ from collections.abc import Mapping, Sequence
 FAMILY_ALPHA = 0.05
 #: A difference below this is no difference in practice.
 DELTA = 0.05
-#: Blocks below which the noise floor is not computed.
-NOISE_MIN_BLOCKS = 5
+#: Blocks below which noise floor, outliers and drift are not computed: five are the least with which Kendall's tau can
+#: be told from 0 at 95 % (2/5! <= 0.05).
+MIN_BLOCKS = 5
+#: Modified z-score from which a run is an outlier.
+OUTLIER_SCORE = 3.5
+#: Log times closer than this are equal: it is the rounding of the arithmetic, not of the clock.
+ROUNDING = 1e-9
 
 BEST, EQUIVALENT, SLOWER, UNRESOLVED, DISQUALIFIED = VERDICTS = (
     "best",
@@ -38,8 +44,8 @@ Times = Mapping[str, Mapping[int, float]]
 @dataclasses.dataclass(frozen=True)
 class Comparison:
     """A method against the sample best. C(n) counts its runs; C(ratio), C(ratio_ci) and C(ci_s) come from the C(blocks)
-    complete blocks and are null where these are none (intervals also where there is one, or one method). C(exact):
-    there are blocks enough for the signed-rank interval, and nothing is provisional."""
+    complete blocks and are null where these are none (intervals also where there is one). C(exact): there are blocks
+    enough for the signed-rank interval, and nothing is provisional."""
 
     label: str
     n: int
@@ -85,6 +91,7 @@ def t_upper_tail(t: float, df: float) -> float:
     return 0.5 * incomplete_beta(df / 2, 0.5, df / (df + t * t))
 
 
+@functools.cache
 def t_quantile(p: float, df: float) -> float:
     """The p-quantile of Student's t, 0 < p < 1, df > 0, by bisection on the tail, so that small tails stay exact."""
     if not 0.0 < p < 1.0 or not df > 0:
@@ -108,6 +115,7 @@ def t_quantile(p: float, df: float) -> float:
     return (low + high) / 2
 
 
+@functools.cache
 def signed_rank_cutoff(n: int, alpha: float) -> int | None:
     """The largest c with P(W <= c) <= alpha / 2, where W is the signed-rank sum of n differences that are as likely
     positive as negative; null where even W = 0 is likelier. By counting the subsets of 1..n with each sum (Hollander,
@@ -116,13 +124,34 @@ def signed_rank_cutoff(n: int, alpha: float) -> int | None:
     for rank in range(1, n + 1):
         for total in range(len(ways) - 1, rank - 1, -1):
             ways[total] += ways[total - rank]
-    allowed = alpha / 2 * 2**n
+    return _cutoff(ways, alpha)
+
+
+@functools.cache
+def kendall_cutoff(n: int, alpha: float) -> int | None:
+    """The largest c with P(D <= c) <= alpha / 2, where D counts the discordant pairs of n values in random order; null
+    where even D = 0 is likelier. By counting the permutations with each number of inversions (Hollander, Wolfe and
+    Chicken, Nonparametric Statistical Methods, section 8.1)."""
+    ways = [1]
+    for size in range(2, n + 1):
+        # The value put in last stands before 0 to size - 1 of the others.
+        longer = [0] * (len(ways) + size - 1)
+        for inversions, count in enumerate(ways):
+            for more in range(size):
+                longer[inversions + more] += count
+        ways = longer
+    return _cutoff(ways, alpha)
+
+
+def _cutoff(ways: Sequence[int], alpha: float) -> int | None:
+    """The largest c for which the outcomes 0 to c together are at most alpha / 2 of all C(ways)."""
+    allowed = alpha / 2 * sum(ways)
     cumulated, cutoff = 0, None
-    for total, count in enumerate(ways):
+    for outcome, count in enumerate(ways):
         cumulated += count
         if cumulated > allowed:
             break
-        cutoff = total
+        cutoff = outcome
     return cutoff
 
 
@@ -138,8 +167,8 @@ def hodges_lehmann(values: Sequence[float], alpha: float) -> tuple[float, tuple[
 
 def noise_floor(pairs: Sequence[tuple[float, float]]) -> float | None:
     """How far two runs of one method in one block lie apart: the median of |log ratio|, as a ratio less 1 (0.03 is
-    3 %). C(pairs): (first, A/A copy) in seconds, one a block. Null under L(NOISE_MIN_BLOCKS) blocks."""
-    if len(pairs) < NOISE_MIN_BLOCKS:
+    3 %). C(pairs): (first, A/A copy) in seconds, one a block. Null under L(MIN_BLOCKS) blocks."""
+    if len(pairs) < MIN_BLOCKS:
         return None
     return math.expm1(statistics.median(abs(math.log(a / b)) for a, b in pairs))
 
@@ -149,6 +178,85 @@ def complete_blocks(times: Times) -> list[int]:
     if not times:
         return []
     return sorted(set.intersection(*(set(blocks) for blocks in times.values())))
+
+
+def _own_medians_off(times: Times, blocks: Mapping[str, Sequence[int]]) -> dict[str, dict[int, float]]:
+    """The log times in the C(blocks) of each method, less the method's median over them."""
+    off: dict[str, dict[int, float]] = {}
+    for label, chosen in blocks.items():
+        logs = {block: math.log(times[label][block]) for block in chosen}
+        centre = statistics.median(logs.values()) if logs else 0.0
+        off[label] = {block: value - centre for block, value in logs.items()}
+    return off
+
+
+def outliers(times: Times) -> dict[str, list[int]]:
+    """By label, the blocks whose run is an outlier; every label is there, and nothing is to be dropped for it.
+
+    The modified z-score of Iglewicz and Hoaglin (How to Detect and Handle Outliers, 1993, section 3.3), above
+    L(OUTLIER_SCORE) over the runs of one method: 0.6745 |x - median| / MAD, or, where the MAD is 0,
+    |x - median| / (1.253314 times the mean absolute deviation). x is the log time less that of its block, the median
+    over the methods of their log times less their own medians: a slow minute is the block's, not the method's. With
+    fewer than three methods x is the log time, since the median of two would blame both. Nothing under L(MIN_BLOCKS)
+    runs of a method. C(times): seconds above 0."""
+    residuals = _own_medians_off(times, {label: sorted(runs) for label, runs in times.items()})
+    if len(times) >= 3:
+        by_block: dict[int, list[float]] = {}
+        for runs in residuals.values():
+            for block, value in runs.items():
+                by_block.setdefault(block, []).append(value)
+        effects = {block: statistics.median(values) for block, values in by_block.items()}
+        residuals = {
+            label: {block: value - effects[block] for block, value in runs.items()} for label, runs in residuals.items()
+        }
+    return {label: _outlying(runs) for label, runs in residuals.items()}
+
+
+def _outlying(values: Mapping[int, float]) -> list[int]:
+    """The keys of the values whose modified z-score is above L(OUTLIER_SCORE)."""
+    if len(values) < MIN_BLOCKS:
+        return []
+    centre = statistics.median(values.values())
+    distances = {key: abs(value - centre) for key, value in values.items()}
+    scale = statistics.median(distances.values()) / 0.6745
+    if scale <= ROUNDING:
+        scale = 1.253314 * statistics.fmean(distances.values())
+    return [key for key, distance in distances.items() if distance > max(OUTLIER_SCORE * scale, ROUNDING)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Drift:
+    """How much slower the last block is than the first, as a ratio less 1 (0.05 is 5 %), with its interval at 95 %. It
+    is worth a flag where the interval excludes 0 and the ratio matters."""
+
+    ratio: float
+    ci: tuple[float, float]
+
+
+def drift(times: Times) -> Drift | None:
+    """The Theil-Sen slope of log time over block numbers, taken from the first complete block to the last; null under
+    L(MIN_BLOCKS) of them.
+
+    A block's value is the median over the methods of their log times less their own medians. The interval is the one of
+    Kendall's tau, exact (Sen, Journal of the American Statistical Association 63, 1968, 1379-1389). C(times): seconds
+    above 0."""
+    blocks = complete_blocks(times)
+    if len(blocks) < MIN_BLOCKS:
+        return None
+    residuals = _own_medians_off(times, dict.fromkeys(times, blocks))
+    effects = [statistics.median(runs[block] for runs in residuals.values()) for block in blocks]
+    slopes = sorted(
+        (effects[j] - effects[i]) / (blocks[j] - blocks[i])
+        for i in range(len(blocks))
+        for j in range(i + 1, len(blocks))
+    )
+    cutoff = kendall_cutoff(len(blocks), FAMILY_ALPHA)
+    assert cutoff is not None  # from MIN_BLOCKS on there is one
+    low, middle, high = (
+        math.expm1(slope * (blocks[-1] - blocks[0]))
+        for slope in (slopes[cutoff], statistics.median(slopes), slopes[-1 - cutoff])
+    )
+    return Drift(middle, (low, high))
 
 
 def compare(times: Times, delta: float = DELTA) -> list[Comparison]:
@@ -189,6 +297,18 @@ def compare(times: Times, delta: float = DELTA) -> list[Comparison]:
     return sorted(compared, key=lambda item: (item.label != best, item.ratio or 0.0, item.median_s, item.label))
 
 
+def narrow(compared: Sequence[Comparison], precision: float) -> bool:
+    """Whether nothing is gained by more blocks: the half-width of every ratio's interval is at most C(precision) on the
+    ratio scale, sqrt(high / low) <= 1 + precision; that of the method's own time where there is only one. False where an
+    interval is not known.
+
+    Looks at widths only. To stop on what the verdicts say would find differences where there are none."""
+    intervals = [item.ratio_ci if len(compared) > 1 else item.ci_s for item in compared]
+    return bool(intervals) and all(
+        interval is not None and math.sqrt(interval[1] / interval[0]) <= 1 + precision for interval in intervals
+    )
+
+
 Interval = tuple[float, float] | None
 #: By label: log of the ratio to the best, its interval, and the interval of the method's own log time.
 Found = dict[str, tuple[float, Interval, Interval]]
@@ -223,13 +343,16 @@ def _by_signed_ranks(logs: Mapping[str, Sequence[float]]) -> tuple[str, Found]:
 def _by_residual(logs: Mapping[str, Sequence[float]]) -> tuple[str, Found]:
     """The best, by its mean log time, and every method against it, for too few blocks to rank: the model is additive,
     method plus block. With k methods and b blocks the residual has (k-1)(b-1) degrees of freedom, and the difference of
-    two methods the standard error s*sqrt(2/b) (Montgomery, Design and Analysis of Experiments, section 4.1)."""
+    two methods the standard error s*sqrt(2/b) (Montgomery, Design and Analysis of Experiments, section 4.1). A single
+    method has the interval of its own mean, with b-1 degrees of freedom."""
     k, b = len(logs), len(next(iter(logs.values())))
     means = {label: statistics.fmean(values) for label, values in logs.items()}
     best = min(logs, key=lambda label: (means[label], label))
     df = (k - 1) * (b - 1)
     margin = own_margin = None
-    if df > 0:
+    if k == 1 and b > 1:
+        own_margin = t_quantile(1 - FAMILY_ALPHA / 2, b - 1) * statistics.stdev(logs[best]) / math.sqrt(b)
+    elif df > 0:
         block_means = [statistics.fmean(column) for column in zip(*logs.values(), strict=True)]
         grand = statistics.fmean(block_means)
         residual = sum(

@@ -115,7 +115,9 @@ def test_no_complete_block_ranks_by_median_only() -> None:
 
 def test_one_method_is_the_best_of_one() -> None:
     (only,) = stats.compare({"a": by_block(1.0, 2.0, 3.0)})
-    assert (only.verdict, only.ratio, only.ci_s) == (stats.BEST, 1.0, None)
+    assert (only.verdict, only.ratio, only.ratio_ci) == (stats.BEST, 1.0, (1.0, 1.0))
+    # exp of scipy.stats.t.interval(0.95, 2, mean(y), sem(y)), y = log([1, 2, 3]), SciPy 1.17.1
+    assert only.ci_s == pytest.approx((0.45712176, 7.22329923))
 
 
 @pytest.mark.parametrize(
@@ -202,3 +204,74 @@ def test_blocks_needed() -> None:
         alpha = 0.05 / math.comb(k, 2)
         n = stats.blocks_needed(k)
         assert 2 / 2**n <= alpha < 2 / 2 ** (n - 1)
+
+
+def test_an_outlier_is_one_methods_run_and_a_slow_block_is_none() -> None:
+    """Four methods far apart, nearly without noise; block 4 is slow for all, and one run of b takes half as long again."""
+    times = {
+        label: {
+            block: factor * (1.5 if block == 4 else 1) * (1 + 0.001 * ((block * 7 + number * 3) % 5))
+            for block in range(1, 9)
+        }
+        for number, (label, factor) in enumerate({"a": 1.0, "b": 2.0, "c": 4.0, "d": 8.0}.items())
+    }
+    assert stats.outliers(times) == {"a": [], "b": [], "c": [], "d": []}
+    times["b"][6] *= 1.5
+    assert stats.outliers(times) == {"a": [], "b": [6], "c": [], "d": []}
+
+
+def test_outliers_where_half_of_the_runs_are_equal() -> None:
+    # MAD 0; |log 1.1| / (1.253314 * |log 1.1| / 6) = 4.79, and with 1.1 in two of six 2.39.
+    assert stats.outliers({"a": by_block(1.0, 1.0, 1.0, 1.1, 1.0, 1.0)}) == {"a": [4]}
+    assert stats.outliers({"a": by_block(1.0, 1.1, 1.0, 1.1, 1.0, 1.0)}) == {"a": []}
+    assert stats.outliers({"a": by_block(1.0, 1.0, 1.0, 1.0, 1.0)}) == {"a": []}
+
+
+def test_few_runs_have_no_outliers() -> None:
+    assert stats.outliers({"a": by_block(1.0, 1.0, 1.0, 9.0), "b": {}}) == {"a": [], "b": []}
+    assert stats.outliers({}) == {}
+
+
+def test_drift_by_hand() -> None:
+    # Growth by the same factor from block to block, whatever the methods' own speed: 1.01 ** 8 over blocks 2 to 10.
+    times = {
+        label: {block: factor * 1.01**block for block in (2, 3, 5, 7, 10)} for label, factor in (("a", 1), ("b", 3))
+    }
+    found = stats.drift(times)
+    assert found is not None
+    assert (found.ratio, *found.ci) == pytest.approx([1.01**8 - 1] * 3)
+    assert stats.drift({label: dict(list(runs.items())[:4]) for label, runs in times.items()}) is None
+    assert stats.drift({}) is None
+
+
+def test_drift_of_one_slow_block_is_none() -> None:
+    found = stats.drift({"a": by_block(1.0, 1.01, 1.0, 1.01, 3.0, 1.0, 1.01)})
+    assert found is not None
+    assert abs(found.ratio) < 0.02
+    assert found.ci[0] < 0 < found.ci[1]
+
+
+def compared(*intervals: tuple[float, float] | None, verdict: str = stats.UNRESOLVED) -> list[stats.Comparison]:
+    return [
+        stats.Comparison(f"m{i}", 12, 1.0, (0.5, 2.0), 1.0, interval, verdict, 12)
+        for i, interval in enumerate(((1.0, 1.0), *intervals))
+    ]
+
+
+def test_narrow() -> None:
+    # sqrt(1.1 / 1.0) = 1.0488, sqrt(2.1 / 2.0) = 1.0247
+    assert not stats.narrow(compared((1.0, 1.1)), 0.03)
+    assert stats.narrow(compared((1.0, 1.1)), 0.05)
+    assert stats.narrow(compared((2.0, 2.1)), 0.03)
+    assert not stats.narrow(compared((2.0, 2.1), (1.0, 1.1)), 0.03)
+    assert not stats.narrow(compared((2.0, 2.1), None), 0.03)
+    assert not stats.narrow([], 0.03)
+    # one method: sqrt(2.0 / 0.5) = 2
+    assert stats.narrow(compared(), 1.0)
+    assert not stats.narrow(compared(), 0.99)
+
+
+@pytest.mark.parametrize("verdict", stats.VERDICTS)
+def test_narrow_does_not_look_at_verdicts(verdict: str) -> None:
+    assert stats.narrow(compared((1.2, 1.23), verdict=verdict), 0.03)
+    assert not stats.narrow(compared((1.2, 1.4), verdict=verdict), 0.03)
