@@ -114,6 +114,8 @@ SHAPES: dict[str, tuple[Part, ...]] = {
         Part("archives", 500, 600000, directories=20, depth=2, size_spread=0.5, suffix=".jar"),
         Part("text", 40000, 10000, directories=1000, depth=3, compressible=1.0, size_spread=1.0, suffix=".m"),
     ),
+    # What a method costs before the first byte.
+    "empty": (),
 }
 
 
@@ -260,7 +262,8 @@ def _plan_part(part: Part, scale: float, files: dict[str, Planned], directories:
 
 def make_plan(parts: Sequence[Part], scale: float = 1.0) -> Plan:
     """Every file of the description. The same parts and scale give the same plan on every host."""
-    check_parts(parts)
+    if parts:
+        check_parts(parts)
     if not (math.isfinite(scale) and scale > 0):
         raise DatasetError(f"scale {scale} makes no dataset: it must be a number greater than 0")
     asked = sum(part.files * scale for part in parts)

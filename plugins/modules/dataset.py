@@ -50,8 +50,9 @@ options:
       - V(tree) is 1.6 GB in 40700 files, like a software installation. 200 videos of 4.5 MB, 500 archives of 600 KB
         (log-normal, sigma 0.5) and 40000 text files of 10 KB (log-normal, sigma 1, from 0.6 to 60 KB) lie in up to
         three levels of directories. The text is compressible, a quarter of all bytes. The rest is not.
+      - V(empty) is a directory with nothing in it.
     type: str
-    choices: [small, large, tree]
+    choices: [small, large, tree, empty]
   parts:
     description:
       - The description of the tree, for shapes of one's own. Each part is a directory below O(path).
@@ -227,7 +228,7 @@ def argument_spec() -> dict[str, Any]:
     return {
         "path": {"type": "path", "required": True},
         "name": {"type": "str"},
-        "shape": {"type": "str", "choices": ["small", "large", "tree"]},
+        "shape": {"type": "str", "choices": ["small", "large", "tree", "empty"]},
         "parts": {"type": "list", "elements": "dict", "options": part},
         "scale": {"type": "float", "default": 1.0},
         "check": {"type": "str", "choices": ["sha256", "size-mtime"], "default": "sha256"},
@@ -255,6 +256,7 @@ def main() -> None:
                 parts = _dataset.shape(params["shape"])
             else:
                 parts = tuple(_dataset.Part(**part) for part in params["parts"])
+                _dataset.check_parts(parts)
             result = _dataset.present(path, parts, params["scale"], params["check"], dry_run=module.check_mode)
     except _dataset.DatasetError as exc:
         module.fail_json(msg=str(exc))

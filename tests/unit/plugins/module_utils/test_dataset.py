@@ -199,12 +199,21 @@ def test_bad_scales_are_refused(scale: float) -> None:
         _dataset.make_plan(PARTS, scale)
 
 
+def test_the_empty_shape_is_an_empty_directory(tmp_path: Path) -> None:
+    tree = tmp_path / "empty"
+    made = _dataset.present(str(tree), _dataset.shape("empty"))
+    assert (made.changed, made.files, made.bytes, os.listdir(tree)) == (True, 0, 0, [])
+    assert _dataset.present(str(tree), _dataset.shape("empty")).changed is False
+    _dataset.absent(str(tree))
+    assert os.listdir(tmp_path) == []
+
+
 def test_other_bad_descriptions_are_refused() -> None:
     with pytest.raises(DatasetError, match="at least one part"):
-        _dataset.make_plan([])
+        _dataset.check_parts([])
     with pytest.raises(DatasetError, match="two parts are called 'p'"):
         _dataset.make_plan([Part("p", 1, 1), Part("p", 2, 2)])
-    with pytest.raises(DatasetError, match="no dataset shape 'huge': choose one of large, small, tree"):
+    with pytest.raises(DatasetError, match="no dataset shape 'huge': choose one of empty, large, small, tree"):
         _dataset.shape("huge")
 
 
