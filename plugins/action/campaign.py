@@ -19,8 +19,8 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.release import __version__ as ansible_version
 from ansible.utils.display import Display
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import blocks, report
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import plan as plans
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import report
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import summary as summaries
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.campaign_dir import COLLECTION, results_dir
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.controller import controller, still_runs
@@ -70,6 +70,7 @@ class ActionModule(ActionBase):
                 "max_bytes": {"type": "raw"},
                 "max_minutes": {"type": "raw"},
                 "switches": {"type": "dict", "default": {}},
+                "predict": {"type": "raw"},
                 "aborted": {"type": "str"},
                 "resumable": {"type": "bool", "default": True},
             },
@@ -103,6 +104,10 @@ class ActionModule(ActionBase):
         max_minutes = _amount(args["max_minutes"], "bulkcopy_max_minutes", faults)
         for switch, value in args["switches"].items():
             _check_switch(value, switch, faults)
+        try:
+            plans.read_sizes(args["predict"])
+        except plans.InputError as error:
+            faults += error.faults
         if earlier and still_runs(before.get("controller")):
             faults.append(
                 f"campaign {earlier.path.name} is still running (process {before['controller']['pid']}): let it end, or "
@@ -302,8 +307,9 @@ class ActionModule(ActionBase):
         faults = [args["aborted"].strip()] if args["aborted"] else []
         resumable = args["resumable"] and not args["aborted"]
         rows = {str(row["run_id"]): row for row in campaign.rows()}
-        faults += summaries.missing(plans.plan_from_dict(content["plan"]), rows)
-        for (step, key), outcome in campaign.journal().items():
+        journal = campaign.journal()
+        faults += summaries.missing(plans.plan_from_dict(content["plan"]), rows, blocks.stops_of(journal))
+        for (step, key), outcome in journal.items():
             if step == "cleanup" and outcome["status"] != OK:
                 faults.append(f"target {key}: its scratch folder was not removed: {outcome['message']}")
         if not faults:
@@ -479,7 +485,7 @@ def plan_text(plan: plans.Plan, profile: str, estimate: plans.Estimate, finished
     warmups = sum(cell.warmup for cell in plan.cells)
     lines = [
         f"plan: profile {profile}, {len(plan.links)} link(s), {len(plan.methods)} methods, "
-        f"{plan.settings.blocks} block(s), seed {plan.seed}",
+        f"{_blocks_text(plan.settings)}, seed {plan.seed}",
     ]
     for number, names in enumerate(plan.rounds, 1):
         lines.append(f"round {number}: {', '.join(names)}")
@@ -488,9 +494,26 @@ def plan_text(plan: plans.Plan, profile: str, estimate: plans.Estimate, finished
         + (f" ({finished} are recorded)" if finished else "")
         + f": about {plans.show_bytes(estimate.bytes)} and {plans.show_duration(estimate.duration_s)}"
     )
+    if estimate.sure_runs < estimate.runs:
+        lines[-1] += " at most"
+        lines.append(
+            f"{estimate.sure_runs} of them, about {plans.show_duration(estimate.sure_s)}, in any case; more blocks until "
+            f"every interval is within {plan.settings.precision * 100:.3g} %"
+            + (
+                f" or {plan.settings.budget_minutes:g} minutes of measuring have passed"
+                if plan.settings.budget_minutes is not None
+                else ""
+            )
+        )
     if estimate.unknown:
         lines.append(f"not counted, since their size is not known yet: {', '.join(estimate.unknown)}")
     return lines
+
+
+def _blocks_text(settings: plans.Settings) -> str:
+    if settings.max_blocks == settings.blocks:
+        return f"{settings.blocks} block(s)"
+    return f"{settings.blocks} to {settings.max_blocks} blocks"
 
 
 def take_stock(plan: plans.Plan, journal: Mapping[tuple[str, str], Row]) -> dict[str, dict[str, Any]]:

@@ -4,22 +4,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import blocks, report
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import plan as plans
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import report
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import summary as summaries
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.campaign_dir import results_dir
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import (
     SUMMARY,
     Campaign,
     ResultsError,
+    Row,
     write_atomically,
     write_json,
 )
+
+#: Step of the journal: the link was looked at once more, after its runs.
+LINK_AGAIN = "link-again"
 
 display = Display()
 
@@ -36,11 +41,12 @@ class ActionModule(ActionBase):
                 "campaign": {"type": "str", "default": "latest"},
                 "results_dir": {"type": "path"},
                 "allow_cleartext": {"type": "bool", "default": False},
+                "predict": {"type": "raw"},
             },
         )
         try:
             return self._report(args)
-        except ResultsError as error:
+        except (ResultsError, plans.InputError) as error:
             return {"failed": True, "msg": str(error)}
 
     def _report(self, args: dict[str, Any]) -> dict[str, Any]:
@@ -49,14 +55,16 @@ class ActionModule(ActionBase):
         content = campaign.load()
         plan = plans.plan_from_dict(content["plan"])
         rows = campaign.rows()
-        prepared = content.get("prepared") or {}
+        journal = campaign.journal()
         summary = summaries.summarise(
             campaign_id=content["campaign_id"],
             profile=content["profile"],
             plan=plan,
             rows=rows,
-            link_facts={name: state.get("link") or {} for name, state in (prepared.get("links") or {}).items()},
+            link_facts=link_facts(content.get("prepared") or {}, journal),
             allow_cleartext=args["allow_cleartext"],
+            stops=blocks.stops_of(journal),
+            predict=plans.read_sizes(args["predict"]),
         )
         table = report.table(summary)
         if not self._task.check_mode:
@@ -82,3 +90,16 @@ class ActionModule(ActionBase):
             "missing": list(summary.missing),
             "facts": facts,
         }
+
+
+def link_facts(prepared: Mapping[str, Any], journal: Mapping[tuple[str, str], Row]) -> dict[str, dict[str, Any]]:
+    """What was measured of each link before its runs, and again after them."""
+    facts: dict[str, dict[str, Any]] = {}
+    for name, state in (prepared.get("links") or {}).items():
+        after = ((journal.get((LINK_AGAIN, name)) or {}).get("result") or {}).get("link") or {}
+        facts[name] = {
+            **(state.get("link") or {}),
+            "ceiling_end_Bps": after.get("ceiling_Bps"),
+            "rtt_end_ms": after.get("rtt_ms"),
+        }
+    return facts

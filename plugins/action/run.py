@@ -16,6 +16,7 @@ from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import (
     mark_setup_dominated,
     new_record,
 )
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import blocks
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import plan as plans
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.controller import end_orphan
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.outcome import FAILED, OK, UNREACHABLE, Outcome, attempt
@@ -35,6 +36,10 @@ class ActionModule(ActionBase):
     _read: ClassVar[dict[str, tuple[dict[str, Any], plans.Plan]]] = {}
     #: Why a row of a campaign could not be written. What cannot be recorded is not run.
     _unwritable: ClassVar[dict[str, str]] = {}
+    #: By (campaign, link): when its first run began, in seconds of the monotonic clock.
+    _began: ClassVar[dict[tuple[str, str], float]] = {}
+    #: By campaign and group: for which block it was decided last, and how.
+    _decided: ClassVar[dict[tuple[str, blocks.Group], tuple[int, blocks.Stop | None]]] = {}
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
@@ -56,6 +61,18 @@ class ActionModule(ActionBase):
         if content.get("resumed") and cell.run_id in campaign.finished():
             return {"changed": False, "skipped": True, "msg": "recorded as ok already", "run_id": cell.run_id}
         end_orphan()
+        self._began.setdefault((args["campaign"], cell.link), time.monotonic())
+        stop = None if self._task.check_mode else self._stop(args["campaign"], campaign, plan, cell)
+        if stop is not None:
+            return {
+                "changed": False,
+                "skipped": True,
+                "msg": f"not needed: {stop.reason}",
+                "run_id": cell.run_id,
+                "link": cell.link,
+                "dataset": cell.dataset,
+                "stop": stop._asdict(),
+            }
         job = Job(content, plan, cell)
         unwritable = self._unwritable.get(args["campaign"])
         if unwritable:
@@ -82,7 +99,7 @@ class ActionModule(ActionBase):
             "label": cell.label,
             "warmup": cell.warmup,
             "block": cell.block,
-            "blocks": plan.settings.warmups if cell.warmup else plan.settings.blocks,
+            "blocks": plan.settings.warmups if cell.warmup else plan.settings.max_blocks,
             "replica": cell.replica,
             "status": row["status"],
             "message": row["message"],
@@ -99,6 +116,24 @@ class ActionModule(ActionBase):
         if outcome.interpreter:
             result["ansible_facts"] = outcome.interpreter
         return result
+
+    def _stop(self, key: str, campaign: Campaign, plan: plans.Plan, cell: plans.Cell) -> blocks.Stop | None:
+        """Why this cell's block is not run; null where it is. It is decided once, at the first cell of a block that need
+        not be."""
+        if cell.warmup or cell.block <= plan.settings.blocks:
+            return None
+        group = blocks.group_of(cell)
+        block, stop = self._decided.get((key, group), (0, None))
+        if stop is None and block != cell.block:
+            measuring_s = time.monotonic() - self._began[key, cell.link]
+            stop = blocks.decide(plan, group, cell.block, campaign.rows(), measuring_s)
+            self._decided[key, group] = (cell.block, stop)
+            if stop is not None:
+                try:
+                    campaign.note(blocks.STEP, group.key, stop._asdict())
+                except ResultsError as error:
+                    self._unwritable[key] = str(error)
+        return stop
 
     def _give_up(self, campaign: str, link: str) -> Outcome | None:
         """After a connection that failed the next runs do not wait for one each; one of them tries once more."""

@@ -134,5 +134,18 @@ class CallbackModule(Default):
             self._show(super().v2_runner_item_on_ok, result)
 
     def v2_runner_item_on_skipped(self, result: Any) -> None:
+        if result.task.resolved_action == RUN and "stop" in result.result:
+            self._leave_out(result.result)
         if not self._quiet(result):
             super().v2_runner_item_on_skipped(result)
+
+    def _leave_out(self, run: Any) -> None:
+        """A run that is not needed; the reason is said once for all runs that it holds for."""
+        if self._progress is not None:
+            self._progress.leave_out()
+        reason = (run["link"], run["dataset"], run["stop"]["reason"])
+        if reason not in self._said:
+            self._said.add(reason)
+            self._display.display(
+                f"{run['link']} {run['dataset']}: {run['stop']['last']} blocks: {run['stop']['reason']}"
+            )

@@ -70,6 +70,9 @@ options:
         steps.
     type: dict
     default: {}
+  predict:
+    description: The variable C(bulkcopy_predict), to be checked with O(state=planned). M(linkops.bulkcopy.report) reads it.
+    type: raw
   aborted:
     description: With O(state=finished), why the campaign ended early.
     type: str
@@ -109,11 +112,12 @@ plan:
   elements: str
   returned: with O(state=planned)
 runs:
-  description: How many runs there are to do.
+  description: How many runs there are to do, at most.
   type: int
   returned: with O(state=planned)
 estimate:
-  description: The C(runs), C(bytes) and C(duration_s) to expect, and the trees of C(unknown) size that they leave out.
+  description: The C(runs), C(bytes) and C(duration_s) to expect at most, C(sure_runs) and C(sure_s) of what is run in any
+    case, and the trees of C(unknown) size that they leave out.
   type: dict
   returned: with O(state=planned) and O(state=prepared)
 links:

@@ -37,6 +37,11 @@ options:
     description: Whether a method that does not encrypt may be recommended.
     type: bool
     default: false
+  predict:
+    description:
+      - Trees, each with C(files) and C(bytes), of which to say how long each method would take, where runs of at least
+        five shapes let that be told. By default 5 TB in files of 1 MB, and in files of 1 GB.
+    type: raw
 author:
   - linkops.bulkcopy contributors
 """

@@ -16,7 +16,8 @@ from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import
 class Candidate:
     """A method that was compared. C(encrypted) is null where it is not known, and then counts as clear text;
     C(cpu_s_per_GB) is the CPU time of both ends together, null where it could not be measured; C(among_encrypted) the
-    verdict of a comparison of the encrypted methods alone."""
+    verdict of a comparison of the encrypted methods alone; C(impossible) the flags of its figures that physics does not
+    allow."""
 
     label: str
     verdict: str
@@ -25,6 +26,7 @@ class Candidate:
     encrypted: bool | None
     cpu_s_per_GB: float | None  # noqa: N815  GB is the unit
     among_encrypted: str | None = None
+    impossible: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +64,7 @@ def recommend(candidates: Sequence[Candidate], allow_cleartext: bool, provisiona
         else:
             reason = f"as fast as the best {what}" + _by_cpu(chosen, leaders)
         rivals = [c for c in allowed if c is not chosen and c.verdict == UNRESOLVED]
-        return Advice(chosen.label, reason + _not_told_apart(rivals) + end)
+        return Advice(chosen.label, reason + _not_told_apart(rivals) + _doubt(chosen) + end)
     leaders = [c for c in allowed if c.among_encrypted in (BEST, EQUIVALENT)] or allowed[:1]
     chosen = _least_cpu(leaders)
     if len(leaders) == 1:
@@ -73,7 +75,7 @@ def recommend(candidates: Sequence[Candidate], allow_cleartext: bool, provisiona
     if chosen.ratio_ci is not None:
         reason += f", between {chosen.ratio_ci[0]:.2f} and {chosen.ratio_ci[1]:.2f}"
     rivals = [c for c in allowed if c is not chosen and c.among_encrypted == UNRESOLVED]
-    return Advice(chosen.label, reason + _not_told_apart(rivals) + end)
+    return Advice(chosen.label, reason + _not_told_apart(rivals) + _doubt(chosen) + end)
 
 
 def _least_cpu(leaders: Sequence[Candidate]) -> Candidate:
@@ -89,6 +91,15 @@ def _by_cpu(chosen: Candidate, leaders: Sequence[Candidate]) -> str:
         return "; CPU time is not known"
     return f", with the least CPU ({chosen.cpu_s_per_GB:.2g} s/GB) among it and " + _labels(
         [c for c in leaders if c is not chosen]
+    )
+
+
+def _doubt(chosen: Candidate) -> str:
+    """That the figures of the chosen one cannot be right."""
+    return (
+        f"; its figures cannot be right ({', '.join(chosen.impossible)}): find out why first"
+        if chosen.impossible
+        else ""
     )
 
 

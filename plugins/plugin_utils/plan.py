@@ -29,7 +29,7 @@ DEFAULT_RATE_MBIT = 1000.0
 GOODPUT_SHARE = 0.94
 COMPRESSOR_BPS = 25_000_000.0
 
-SCENARIOS = ("full",)
+FULL, EMPTY = SCENARIOS = ("full", "empty")
 VERIFY = ("sha256", "size-mtime", "none")
 CACHE = ("as-is", "warm", "cold")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
@@ -46,6 +46,10 @@ bulkcopy_links:
 PROFILE_KEYS = (
     "description",
     "blocks",
+    "max_blocks",
+    "precision",
+    "budget_minutes",
+    "scenarios",
     "warmups",
     "warmup_datasets",
     "replica",
@@ -181,7 +185,14 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
+    """C(blocks) are run in any case. More follow, up to C(max_blocks), until the interval of every ratio is within
+    C(precision) or C(budget_minutes) of measuring have passed."""
+
     blocks: int = 3
+    max_blocks: int = 3
+    precision: float = 0.05
+    budget_minutes: float | None = None
+    scenarios: tuple[str, ...] = (FULL,)
     warmups: int = 1
     warmup_datasets: str = "smallest"
     replica: str | bool = "auto"
@@ -192,11 +203,15 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """C(duration_s) adds up the slowest link of each round; C(unknown) names the trees whose size is not known yet."""
+    """At most: all blocks that may be added are counted. C(duration_s) adds up the slowest link of each round;
+    C(sure_runs) and C(sure_s) count only what is run in any case; C(unknown) names the trees whose size is not known
+    yet."""
 
     runs: int
     bytes: int
     duration_s: float
+    sure_runs: int
+    sure_s: float
     unknown: tuple[str, ...] = ()
 
 
@@ -226,6 +241,41 @@ class Plan:
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
+class Size(NamedTuple):
+    """A tree that nobody has measured, of which to say how long it would take."""
+
+    files: int
+    bytes: int
+
+
+#: 5 TB in files of 1 MB, and of 1 GB.
+DEFAULT_SIZES = (Size(5_000_000, 5_000_000_000_000), Size(5_000, 5_000_000_000_000))
+
+
+def read_sizes(raw: Any) -> tuple[Size, ...]:
+    """What C(bulkcopy_predict) holds: a list of C({files, bytes}); null is L(DEFAULT_SIZES). Raises L(InputError)."""
+    if raw is None:
+        return DEFAULT_SIZES
+    where = "variable bulkcopy_predict"
+    reader = _Reader()
+    sizes: list[Size] = []
+    if isinstance(raw, (str, Mapping)) or not isinstance(raw, Sequence):
+        raise InputError([f"{where} must be a list like [{{files: 5000, bytes: 5e12}}], but is {_show(raw)}."])
+    for number, item in enumerate(raw, 1):
+        place = f"{where}, entry {number}"
+        data = reader.mapping(item, place, Size._fields)
+        if data is None:
+            continue
+        for key in Size._fields:
+            if data.get(key) is None:
+                reader.fault(f"{place} has no {key}: add it.")
+        read = [reader.whole(data, key, place, least=1, most=10**18, default=1) or 1 for key in Size._fields]
+        sizes.append(Size(*read))
+    if reader.faults:
+        raise InputError(reader.faults)
+    return tuple(sizes)
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """C( (did you mean X?)) for the closest known word, else the empty string."""
     close = difflib.get_close_matches(str(word), list(known), n=1)
@@ -234,6 +284,15 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 def tree_key(source: str, directory: str) -> str:
     return f"{source}:{directory}"
+
+
+#: The tree of the scenario C(empty): every link has it.
+EMPTY_DATASET = Dataset(name=EMPTY, shape="empty")
+
+
+def is_on(link: Link, dataset: Dataset) -> bool:
+    """Whether a dataset is measured on a link."""
+    return not link.datasets or dataset.name in link.datasets or dataset == EMPTY_DATASET
 
 
 class _Reader:
@@ -345,10 +404,21 @@ def read_settings(profile: Mapping[str, Any], places: Mapping[str, str], reader:
     if replica not in (True, False, "auto"):
         reader.fault(f"{places['replica']}: replica must be auto, true or false, but is {_show(replica)}.")
         replica = "auto"
-    blocks = reader.whole(profile, "blocks", places["blocks"], least=1, most=1000, default=3)
+    blocks = reader.whole(profile, "blocks", places["blocks"], least=1, most=1000, default=3) or 3
+    scenarios = reader.texts(profile, "scenarios", places["scenarios"]) or (FULL,)
+    for scenario in scenarios:
+        if scenario not in SCENARIOS:
+            reader.fault(
+                f"{places['scenarios']}: there is no scenario {scenario!r}; there are {', '.join(SCENARIOS)}"
+                f"{suggest(scenario, SCENARIOS)}."
+            )
     warmups = reader.whole(profile, "warmups", places["warmups"], least=0, most=1000, default=1)
     return Settings(
-        blocks=blocks or 3,
+        blocks=blocks,
+        max_blocks=reader.whole(profile, "max_blocks", places["max_blocks"], least=blocks, most=1000) or blocks,
+        precision=reader.number(profile, "precision", places["precision"], above=0, default=0.05) or 0.05,
+        budget_minutes=reader.number(profile, "budget_minutes", places["budget_minutes"], above=0),
+        scenarios=tuple(scenario for scenario in SCENARIOS if scenario in scenarios),
         warmups=warmups or 0,
         warmup_datasets=reader.choice(
             profile, "warmup_datasets", places["warmup_datasets"], ("smallest", "all"), "smallest"
@@ -601,7 +671,7 @@ def make_trees(
     for link in links:
         data_dir = hosts[link.source].data_dir.rstrip("/")
         for dataset in datasets:
-            if link.datasets and dataset.name not in link.datasets:
+            if not is_on(link, dataset):
                 continue
             scale = 1.0 if dataset.path is not None else dataset.scale_for(link.rate_mbit)
             directory = _directory(dataset, scale)
@@ -636,48 +706,50 @@ def make_cells(
     trees: Mapping[tuple[str, str], Tree],
     datasets: Sequence[Dataset],
 ) -> tuple[Cell, ...]:
-    """Every run of the campaign, link by link: the warm-ups, then block after block; in a block each dataset, and in
-    it each method once (the A/A copy of C(replica) too), in an order that depends on the seed and on nothing else
-    that may change. A block is complete in all datasets before the next begins."""
+    """Every run of the campaign, link by link: the warm-ups, then block after block, those included that are run only
+    where they are needed; in a block each dataset, and in it each method once (the A/A copy of C(replica) too), in an
+    order that depends on the seed and on nothing else that may change. A block is complete in all datasets before the
+    next begins."""
     cells: list[Cell] = []
     for link in links:
-        own = [dataset.name for dataset in datasets if (link.name, dataset.name) in trees]
-        known = [name for name in own if trees[link.name, name].bytes is not None]
-        smallest = min(known or own, key=lambda name: trees[link.name, name].bytes or 0, default=None)
-        warm = [name for name in own if settings.warmup_datasets == "all" or name == smallest]
+        own = [dataset for dataset in datasets if (link.name, dataset.name) in trees]
+        full = [dataset.name for dataset in own if dataset != EMPTY_DATASET]
+        known = [name for name in full if trees[link.name, name].bytes is not None]
+        smallest = min(known or full, key=lambda name: trees[link.name, name].bytes or 0, default=None)
+        warm = [(name, FULL) for name in full if settings.warmup_datasets == "all" or name == smallest]
+        measured = [(dataset.name, EMPTY if dataset == EMPTY_DATASET else FULL) for dataset in own]
         blocks = [(True, block, warm) for block in range(1, settings.warmups + 1)]
-        blocks += [(False, block, own) for block in range(1, settings.blocks + 1)]
-        for warmup, block, names in blocks:
-            for name in names:
-                for scenario in SCENARIOS:
-                    entries = [(method.label, 0) for method in methods]
-                    if replica is not None and not warmup:
-                        entries.append((replica, 1))
-                    place = [seed, link.name, name, scenario, "warmup" if warmup else "measured", block]
-                    # A text seed makes the same order on every Python 3 (it goes through SHA-512).
-                    random.Random(json.dumps(place)).shuffle(entries)
-                    for position, (label, copy) in enumerate(entries, 1):
-                        run_id = hashlib.sha256(json.dumps([*place, label, copy]).encode()).hexdigest()[:16]
-                        cells.append(
-                            Cell(
-                                run_id=run_id,
-                                number=len(cells) + 1,
-                                link=link.name,
-                                dataset=name,
-                                scenario=scenario,
-                                label=label,
-                                block=block,
-                                position=position,
-                                replica=copy,
-                                warmup=warmup,
-                            )
+        blocks += [(False, block, measured) for block in range(1, settings.max_blocks + 1)]
+        for warmup, block, parts in blocks:
+            for name, scenario in parts:
+                entries = [(method.label, 0) for method in methods]
+                if replica is not None and not warmup:
+                    entries.append((replica, 1))
+                place = [seed, link.name, name, scenario, "warmup" if warmup else "measured", block]
+                # A text seed makes the same order on every Python 3 (it goes through SHA-512).
+                random.Random(json.dumps(place)).shuffle(entries)
+                for position, (label, copy) in enumerate(entries, 1):
+                    run_id = hashlib.sha256(json.dumps([*place, label, copy]).encode()).hexdigest()[:16]
+                    cells.append(
+                        Cell(
+                            run_id=run_id,
+                            number=len(cells) + 1,
+                            link=link.name,
+                            dataset=name,
+                            scenario=scenario,
+                            label=label,
+                            block=block,
+                            position=position,
+                            replica=copy,
+                            warmup=warmup,
                         )
+                    )
     return tuple(cells)
 
 
 def choose_replica(settings: Settings, methods: Sequence[Method], seed: int) -> str | None:
     """The method that runs twice a block, or null: C(auto) spends that run only where it yields a noise floor."""
-    if settings.replica is False or (settings.replica == "auto" and settings.blocks < REPLICA_MIN_BLOCKS):
+    if settings.replica is False or (settings.replica == "auto" and settings.max_blocks < REPLICA_MIN_BLOCKS):
         return None
     return random.Random(json.dumps([seed, "replica"])).choice([method.label for method in methods])
 
@@ -704,12 +776,18 @@ def make_plan(
     where = f"profile {profile_name}"
     reader.mapping(profile, where, PROFILE_KEYS)
     profile = {**profile, **overrides}
+    if "blocks" in overrides and "max_blocks" not in overrides:  # who says how many means so many
+        profile.pop("max_blocks", None)
     places = {key: f"variable bulkcopy_{key}" if key in overrides else where for key in PROFILE_KEYS}
     settings = read_settings(profile, places, reader)
     read = read_links(links, hosts, ssh_users or {}, reader)
     datasets = read_datasets(profile.get("datasets"), places["datasets"], reader)
     methods = read_methods(profile.get("methods"), places["methods"], standard_methods, reader)
     names = [dataset.name for dataset in datasets]
+    if EMPTY in names:
+        reader.fault(f"{places['datasets']}: the name {EMPTY} is that of a scenario: add it to scenarios instead.")
+    if EMPTY in settings.scenarios:
+        datasets = [*(datasets if FULL in settings.scenarios else ()), EMPTY_DATASET]
     for link in read:
         for name in link.datasets:
             if names and name not in names:
@@ -756,19 +834,30 @@ def estimate(plan: Plan, sizes: Mapping[str, int] | None = None, done: Iterable[
     methods = {method.label: method for method in plan.methods}
     known = {tree.key: (sizes or {}).get(tree.key, tree.bytes) for tree in trees}
     finished = set(done)
-    seconds = dict.fromkeys(links, 0.0)
-    total = runs = 0
+    seconds, sure_seconds = dict.fromkeys(links, 0.0), dict.fromkeys(links, 0.0)
+    total = runs = sure_runs = 0
     for cell in plan.cells:
         if cell.run_id in finished:
             continue
         size = known[by_link[cell.link, cell.dataset].key] or 0
         runs += 1
         total += size
-        seconds[cell.link] += run_estimate_s(size, links[cell.link].rate_mbit, methods[cell.label].compresses)
+        spent_s = run_estimate_s(size, links[cell.link].rate_mbit, methods[cell.label].compresses)
+        seconds[cell.link] += spent_s
+        if cell.warmup or cell.block <= plan.settings.blocks:
+            sure_runs += 1
+            sure_seconds[cell.link] += spent_s
+    duration_s, sure_s = (
+        sum(max(each[name] for name in names) for names in plan.rounds) for each in (seconds, sure_seconds)
+    )
+    if plan.settings.budget_minutes is not None:
+        duration_s = max(sure_s, min(duration_s, plan.settings.budget_minutes * 60))
     return Estimate(
         runs=runs,
         bytes=total,
-        duration_s=sum(max(seconds[name] for name in names) for names in plan.rounds),
+        duration_s=duration_s,
+        sure_runs=sure_runs,
+        sure_s=sure_s,
         unknown=tuple(key for key, size in known.items() if size is None),
     )
 
@@ -779,7 +868,7 @@ def tree_index(plan: Plan) -> tuple[dict[tuple[str, str], Tree], tuple[Tree, ...
     index: dict[tuple[str, str], Tree] = {}
     for link in plan.links:
         for dataset in plan.datasets:
-            if link.datasets and dataset.name not in link.datasets:
+            if not is_on(link, dataset):
                 continue
             scale = 1.0 if dataset.path is not None else dataset.scale_for(link.rate_mbit)
             index[link.name, dataset.name] = trees[tree_key(link.source, _directory(dataset, scale))]
@@ -797,7 +886,8 @@ def refuse_above(estimated: Estimate, max_bytes: float | None, max_minutes: floa
     if max_minutes is not None and estimated.duration_s > max_minutes * 60:
         faults.append(
             f"the plan would take about {show_duration(estimated.duration_s)} for {estimated.runs} runs, more than "
-            f"bulkcopy_max_minutes ({max_minutes:g}): raise it, or plan fewer blocks, methods or smaller datasets."
+            f"bulkcopy_max_minutes ({max_minutes:g}): raise it, set bulkcopy_budget_minutes, or plan fewer blocks, "
+            "methods or smaller datasets."
         )
     return faults
 
@@ -828,7 +918,7 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
 
     return Plan(
         seed=int(data["seed"]),
-        settings=Settings(**data["settings"]),
+        settings=Settings(**{**data["settings"], "scenarios": tupled(data["settings"]["scenarios"])}),
         replica=data["replica"],
         links=tuple(
             Link(

@@ -33,6 +33,11 @@ class Progress:
         if self.done == 1:  # the preparation came before: the pace counts from here
             self._first = now
 
+    def leave_out(self) -> None:
+        """One planned run is not needed."""
+        if self.planned is not None:
+            self.planned -= 1
+
     def left_s(self) -> float | None:
         """About how long the rest takes: by the pace of the runs so far, at the beginning by the plan."""
         if self.planned is None:

@@ -7,21 +7,35 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import advice
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import Cell, Plan
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import ABOVE_CEILING, WIRE_TOO_SMALL
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import advice, blocks, limits, prediction
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import EMPTY, FULL, Cell, Method, Plan, Size
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import (
     DELTA,
     DISQUALIFIED,
+    Comparison,
+    Drift,
     blocks_needed,
     compare,
+    drift,
     noise_floor,
+    outliers,
 )
 
 SCHEMA = 1
+#: A ceiling that differs by more than this before and after the runs makes every share of it doubtful.
+CEILING_CHANGE = 0.10
+CEILING_CHANGED, DRIFT, OUTLIERS = "ceiling-changed", "drift", "outliers"
+#: Flags of figures that physics does not allow.
+IMPOSSIBLE = (ABOVE_CEILING, WIRE_TOO_SMALL)
+#: Trees whose compressibility differs by more than this are not described by one line.
+ALIKE = 0.1
 
 Row = Mapping[str, Any]
 
@@ -76,14 +90,15 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class Forecast:
-    """What a copy of C(bytes) in C(files) would take in seconds, each with its interval: C(total_s) while both page
-    caches take what comes, C(durable_s) until the target's disk has it. C(extrapolation): how many times more than was
+    """What a copy of C(bytes) in C(files) would take in seconds, each with how far it may be off (null where that cannot
+    be told): C(total_s) while both page caches take what comes, C(durable_s) until the target's disk has it.
+    C(extrapolation): how many times more than was
     measured, in bytes or files, whichever is more."""
 
     files: int
     bytes: int
     total_s: float
-    total_ci_s: tuple[float, float]
+    total_ci_s: tuple[float, float] | None
     durable_s: float | None
     durable_ci_s: tuple[float, float] | None
     extrapolation: float
@@ -169,18 +184,26 @@ def summarise(
     rows: Iterable[Row],
     link_facts: Mapping[str, Mapping[str, Any]],
     allow_cleartext: bool = False,
+    stops: blocks.Stops | None = None,
+    predict: Sequence[Size] = (),
 ) -> Summary:
-    """C(rows): one a run. C(link_facts): by link name, what was measured of it (C(rtt_ms), C(connect_s),
-    C(ceiling_Bps)), as far as it was."""
+    """C(rows): one a run. C(link_facts): by link name, what was measured of it (C(rtt_ms), C(connect_s), C(ceiling_Bps),
+    and after the last run C(rtt_end_ms) and C(ceiling_end_Bps)), as far as it was. C(stops): where no more blocks were
+    needed. C(predict): the sizes of which to say how long they would take."""
     by_id = {str(row["run_id"]): row for row in rows}
+    cells = blocks.needed(plan.cells, stops or {})
     links = []
     for link in plan.links:
         facts = link_facts.get(link.name, {})
-        groups: dict[tuple[str, str], list[Cell]] = {}
-        for cell in plan.cells:
+        groups: dict[blocks.Group, list[Cell]] = {}
+        for cell in cells:
             if cell.link == link.name and not cell.warmup:
-                groups.setdefault((cell.dataset, cell.scenario), []).append(cell)
+                groups.setdefault(blocks.group_of(cell), []).append(cell)
         order = {dataset.name: number for number, dataset in enumerate(plan.datasets)}
+        results = tuple(
+            _result(plan, group, groups[group], by_id, facts, allow_cleartext, (stops or {}).get(group))
+            for group in sorted(groups, key=lambda group: order[group.dataset])
+        )
         links.append(
             LinkResult(
                 name=link.name,
@@ -190,169 +213,258 @@ def summarise(
                 ceiling_Bps=facts.get("ceiling_Bps"),
                 rtt_ms=facts.get("rtt_ms"),
                 connect_s=facts.get("connect_s"),
-                results=tuple(
-                    _result(plan, dataset, scenario, cells, by_id, facts.get("ceiling_Bps"), allow_cleartext)
-                    for (dataset, scenario), cells in sorted(groups.items(), key=lambda item: order[item[0][0]])
-                ),
+                results=results,
+                ceiling_end_Bps=facts.get("ceiling_end_Bps"),
+                rtt_end_ms=facts.get("rtt_end_ms"),
+                flags=_link_flags(facts),
+                models=_models(plan, groups, by_id, predict),
             )
         )
     return Summary(
         campaign_id=campaign_id,
         profile=profile,
         links=tuple(links),
-        missing=tuple(missing(plan, by_id)),
-        planned=len(plan.cells),
-        ok=sum(by_id.get(cell.run_id, {}).get("status") == "ok" for cell in plan.cells),
+        missing=tuple(missing(plan, by_id, stops)),
+        planned=len(cells),
+        ok=sum(by_id.get(cell.run_id, {}).get("status") == "ok" for cell in cells),
     )
+
+
+def _link_flags(facts: Mapping[str, Any]) -> tuple[str, ...]:
+    before, after = facts.get("ceiling_Bps"), facts.get("ceiling_end_Bps")
+    changed = before and after and max(before, after) > (1 + CEILING_CHANGE) * min(before, after)
+    return (CEILING_CHANGED,) if changed else ()
 
 
 def _result(
     plan: Plan,
-    dataset: str,
-    scenario: str,
+    group: blocks.Group,
     cells: Sequence[Cell],
     by_id: Mapping[str, Row],
-    ceiling_Bps: float | None,  # noqa: N803
+    facts: Mapping[str, Any],
     allow_cleartext: bool,
+    stop: blocks.Stop | None,
 ) -> Result:
-    rows: dict[str, list[tuple[Cell, Row]]] = {method.label: [] for method in plan.methods}
-    planned: dict[str, int] = dict.fromkeys(rows, 0)
-    for cell in cells:
-        planned[cell.label] += 1
-        if cell.run_id in by_id:
-            rows[cell.label].append((cell, by_id[cell.run_id]))
-    faults = {label: _fault([row for _cell, row in rows[label]]) for label in rows}
-    times = {
-        label: {
-            cell.block: float(row["total_s"])
-            for cell, row in rows[label]
-            if cell.replica == 0 and row["status"] == "ok" and row.get("total_s")
-        }
-        for label in rows
-    }
-    ranked = {label: blocks for label, blocks in times.items() if blocks and not faults[label]}
+    rows = blocks.rows_of(plan, cells, by_id)
+    planned = Counter(cell.label for cell in cells)
+    ranked = blocks.ranked_times(rows)
     noise = _noise(rows.get(plan.replica or "", ()))
     delta = max(DELTA, noise or 0.0)
     compared = compare(ranked, delta)
     exact = any(item.exact for item in compared)
     needed = blocks_needed(len(ranked))
     methods = {method.label: method for method in plan.methods}
-    results: list[MethodResult] = []
-    sizes = [row["dataset"] for group in rows.values() for _cell, row in group if row["dataset"].get("bytes")]
-    size = sizes[0]["bytes"] if sizes else None
-    for item in compared:
-        ok = [row for _cell, row in rows[item.label] if row["status"] == "ok"]
-        throughput = size / item.median_s if size else None
-        results.append(
-            MethodResult(
-                label=item.label,
-                module=methods[item.label].module,
-                args=methods[item.label].args,
-                n=item.n,
-                median_s=item.median_s,
-                ci_s=item.ci_s,
-                ratio_to_best=item.ratio,
-                ratio_ci=item.ratio_ci,
-                throughput_Bps=throughput,
-                efficiency=throughput / ceiling_Bps if throughput and ceiling_Bps else None,
-                cpu_s_per_GB=_ends(ok, _cpu_s_per_gb),
-                cpu_percent=_ends(ok, lambda row, end: (row["cpu"][end] or {}).get("percent")),
-                verdict=item.verdict,
-                provisional=not exact,
-                reason=_why(item.blocks, item.n, exact, needed),
-                flags=tuple(sorted({flag for row in ok for flag in row.get("flags") or ()})),
-                encrypted=next((row["method"]["encrypted"] for row in ok), None),
-            )
+    far_off = outliers(ranked)
+    results = [
+        _ranked(
+            methods[item.label],
+            item,
+            [row for _cell, row in rows[item.label] if row["status"] == "ok"],
+            facts,
+            _why(item.blocks, item.n, exact, needed),
+            exact,
+            tuple(far_off.get(item.label, ())),
         )
+        for item in compared
+    ]
     # A fast clear-text method must not hide how the encrypted ones compare with each other.
     private = {method.label: ranked[method.label] for method in results if method.encrypted}
     among_encrypted = {item.label: item.verdict for item in compare(private, delta)} if private else {}
-    nothing = {"source": None, "target": None}
-    for label in rows:
-        if label in ranked:
-            continue
-        group = [row for _cell, row in rows[label]]
-        ok = [row for row in group if row["status"] == "ok"]
-        results.append(
-            MethodResult(
-                label=label,
-                module=methods[label].module,
-                args=methods[label].args,
-                n=len(times[label]),
-                median_s=statistics.median(times[label].values()) if times[label] else None,
-                ci_s=None,
-                ratio_to_best=None,
-                ratio_ci=None,
-                throughput_Bps=None,
-                efficiency=None,
-                cpu_s_per_GB=dict(nothing),
-                cpu_percent=dict(nothing),
-                verdict=DISQUALIFIED,
-                provisional=not exact,
-                reason=faults[label] or _absent(group, planned[label]),
-                flags=tuple(sorted({flag for row in group for flag in row.get("flags") or ()})),
-                encrypted=next((row["method"]["encrypted"] for row in ok), None),
-            )
+    results += [
+        _disqualified(methods[label], own, planned[label], exact) for label, own in rows.items() if label not in ranked
+    ]
+    if group.scenario == EMPTY:
+        given = advice.Advice(None, "an empty tree shows what each method costs before the first byte")
+    else:
+        given = advice.recommend(
+            [
+                advice.Candidate(
+                    label=method.label,
+                    verdict=method.verdict,
+                    ratio=method.ratio_to_best,
+                    ratio_ci=method.ratio_ci,
+                    encrypted=method.encrypted,
+                    cpu_s_per_GB=_sum(method.cpu_s_per_GB.values()),
+                    among_encrypted=among_encrypted.get(method.label),
+                    impossible=tuple(flag for flag in method.flags if flag in IMPOSSIBLE),
+                )
+                for method in results
+            ],
+            allow_cleartext=allow_cleartext,
+            provisional=not exact,
         )
-    given = advice.recommend(
-        [
-            advice.Candidate(
-                label=method.label,
-                verdict=method.verdict,
-                ratio=method.ratio_to_best,
-                ratio_ci=method.ratio_ci,
-                encrypted=method.encrypted,
-                cpu_s_per_GB=_sum(method.cpu_s_per_GB.values()),
-                among_encrypted=among_encrypted.get(method.label),
-            )
-            for method in results
-        ],
-        allow_cleartext=allow_cleartext,
-        provisional=not exact,
+    tree: Mapping[str, Any] = next(
+        (row["dataset"] for own in rows.values() for _cell, row in own if row["dataset"].get("bytes")), {}
     )
+    drifted = drift(ranked)
     return Result(
-        dataset=dataset,
-        scenario=scenario,
-        files=sizes[0].get("files") if sizes else None,
-        bytes=size,
+        dataset=group.dataset,
+        scenario=group.scenario,
+        files=tree.get("files"),
+        bytes=tree.get("bytes"),
         blocks=compared[0].blocks if compared else 0,
         noise_floor=noise,
         blocks_needed=None if exact else needed,
         methods=tuple(results),
         recommended=given.recommended,
         reason=given.reason,
+        drift=drifted.ratio if drifted else None,
+        drift_ci=drifted.ci if drifted else None,
+        flags=(DRIFT,) if drifted and _matters(drifted, delta) else (),
+        stopped=blocks.why_no_more(plan, compared, stop),
     )
 
 
-def _why(blocks: int, n: int, exact: bool, needed: int) -> str:
-    if blocks == 0:
+def _matters(found: Drift, delta: float) -> bool:
+    """A drift that is larger than what counts as no difference, and that is none of chance."""
+    sure = found.ci is not None and (found.ci[0] > 0 or found.ci[1] < 0)
+    return sure and abs(math.log1p(found.ratio)) > math.log1p(delta)
+
+
+def _ranked(
+    method: Method,
+    item: Comparison,
+    ok: Sequence[Row],
+    facts: Mapping[str, Any],
+    reason: str,
+    exact: bool,
+    far_off: tuple[int, ...],
+) -> MethodResult:
+    sizes = [row["dataset"]["bytes"] for row in ok if row["dataset"].get("bytes")]
+    throughput_Bps = sizes[0] / item.median_s if sizes else None  # noqa: N806
+    ceiling_Bps = facts.get("ceiling_Bps")  # noqa: N806
+    durable = [float(row["durable_s"]) for row in ok if row.get("durable_s") is not None]
+    limiter, why = limits.limiter(limits.evidence(ok, facts))
+    return MethodResult(
+        label=method.label,
+        module=method.module,
+        args=method.args,
+        n=item.n,
+        median_s=item.median_s,
+        ci_s=item.ci_s,
+        ratio_to_best=item.ratio,
+        ratio_ci=item.ratio_ci,
+        throughput_Bps=throughput_Bps,
+        efficiency=throughput_Bps / ceiling_Bps if throughput_Bps and ceiling_Bps else None,
+        cpu_s_per_GB=_ends(ok, _cpu_s_per_gb),
+        cpu_percent=_ends(ok, lambda row, end: (row["cpu"][end] or {}).get("percent")),
+        verdict=item.verdict,
+        provisional=not exact,
+        reason=reason,
+        flags=tuple(
+            sorted({flag for row in ok for flag in row.get("flags") or ()} | ({OUTLIERS} if far_off else set()))
+        ),
+        encrypted=next((row["method"]["encrypted"] for row in ok), None),
+        durable_s=statistics.median(durable) if durable else None,
+        limiter=limiter,
+        limiter_reason=why,
+        outliers=far_off,
+    )
+
+
+def _disqualified(method: Method, rows: Sequence[tuple[Cell, Row]], planned: int, exact: bool) -> MethodResult:
+    measured = blocks.times(rows)
+    group = [row for _cell, row in rows]
+    return MethodResult(
+        label=method.label,
+        module=method.module,
+        args=method.args,
+        n=len(measured),
+        median_s=statistics.median(measured.values()) if measured else None,
+        ci_s=None,
+        ratio_to_best=None,
+        ratio_ci=None,
+        throughput_Bps=None,
+        efficiency=None,
+        cpu_s_per_GB={"source": None, "target": None},
+        cpu_percent={"source": None, "target": None},
+        verdict=DISQUALIFIED,
+        provisional=not exact,
+        reason=blocks.fault(rows) or _absent(group, planned),
+        flags=tuple(sorted({flag for row in group for flag in row.get("flags") or ()})),
+        encrypted=next((row["method"]["encrypted"] for row in group if row["status"] == "ok"), None),
+    )
+
+
+def _models(
+    plan: Plan, groups: Mapping[blocks.Group, Sequence[Cell]], by_id: Mapping[str, Row], predict: Sequence[Size]
+) -> tuple[Model, ...]:
+    """What each method takes for a tree of any size on one link; empty where too few trees were measured to tell."""
+    full = [blocks.rows_of(plan, cells, by_id) for group, cells in groups.items() if group.scenario == FULL]
+    if len(full) < prediction.MIN_SHAPES:
+        return ()
+    models = []
+    for method in plan.methods:
+        own = [rows[method.label] for rows in full]
+        faults = [reason for reason in map(blocks.fault, own) if reason]
+        ok = [row for rows in own for cell, row in rows if row["status"] == "ok" and cell.replica == 0]
+        models.append(_model(method.label, ok, faults[0] if faults else "", predict))
+    return tuple(models)
+
+
+def _model(label: str, rows: Sequence[Row], fault: str, predict: Sequence[Size]) -> Model:
+    squeezed = [row["dataset"]["compressibility"] for row in rows if row["dataset"].get("compressibility") is not None]
+    total, reason = (None, fault) if fault else prediction.fit(_points(rows, "total_s"))
+    if total is not None and squeezed and max(squeezed) - min(squeezed) > ALIKE:
+        total, reason = None, "the trees do not compress alike, so that bytes of one are not bytes of the other"
+    if total is None:
+        shapes = {(row["dataset"].get("files"), row["dataset"].get("bytes")) for row in rows}
+        return Model(label, len(shapes), None, None, None, None, reason, ())
+    durable, _reason = prediction.fit(_points(rows, "durable_s"))
+    forecasts = []
+    for size in predict:
+        soon = prediction.predict(total, size.files, size.bytes)
+        late = prediction.predict(durable, size.files, size.bytes) if durable is not None else None
+        forecasts.append(
+            Forecast(
+                files=size.files,
+                bytes=size.bytes,
+                total_s=soon.seconds,
+                total_ci_s=_both(soon.low_s, soon.high_s),
+                durable_s=late.seconds if late is not None else None,
+                durable_ci_s=_both(late.low_s, late.high_s) if late is not None else None,
+                extrapolation=soon.extrapolation,
+            )
+        )
+    return Model(
+        label=label,
+        shapes=total.shapes,
+        a_s=total.a_s,
+        b_s_per_file=total.b_s_per_file,
+        c_s_per_byte=total.c_s_per_byte,
+        residual=total.residual,
+        reason="",
+        forecasts=tuple(forecasts),
+    )
+
+
+def _points(rows: Iterable[Row], key: str) -> list[prediction.Point]:
+    return [
+        prediction.Point(row["dataset"]["files"], row["dataset"]["bytes"], float(row[key]))
+        for row in rows
+        if row.get(key) and row["dataset"].get("files") is not None and row["dataset"].get("bytes") is not None
+    ]
+
+
+def _both(low: float | None, high: float | None) -> tuple[float, float] | None:
+    return None if low is None or high is None else (low, high)
+
+
+def _why(complete: int, n: int, exact: bool, needed: int) -> str:
+    if complete == 0:
         return "no block is complete: nothing can be compared"
-    seen = f"{blocks} complete block{'s' * (blocks != 1)}"
-    if n > blocks:
+    seen = f"{complete} complete block{'s' * (complete != 1)}"
+    if n > complete:
         seen += f" of {n}"
     if exact:
         return f"{seen}; Hodges-Lehmann estimate with the exact signed-rank interval"
     return f"{seen}; intervals from the residual of the block design; a firm verdict takes {needed}"
 
 
-def _fault(rows: Sequence[Row]) -> str:
-    """Why a method cannot be ranked; empty where it can. A host that was not reached is not the method's fault."""
-    for status in ("corrupt", "failed", "timeout", "unsupported"):
-        bad = [row for row in rows if row["status"] == status]
-        if bad:
-            return f"{len(bad)} of {len(rows)} runs {status}: {_first_line(bad[0].get('message'))}"
-    return ""
-
-
 def _absent(rows: Sequence[Row], planned: int) -> str:
     if not rows:
         return f"none of {planned} runs was made"
-    return f"{len(rows)} of {planned} runs {rows[0]['status']}: {_first_line(rows[0].get('message'))}"
-
-
-def _first_line(message: Any) -> str:
-    lines = str(message or "").strip().splitlines()
-    return lines[0] if lines else "no reason was given"
+    return f"{len(rows)} of {planned} runs {rows[0]['status']}: {blocks.first_line(rows[0].get('message'))}"
 
 
 def _noise(rows: Sequence[tuple[Cell, Row]]) -> float | None:
@@ -388,21 +500,24 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return total
 
 
-def missing(plan: Plan, by_id: Mapping[str, Row]) -> list[str]:
-    """What was planned and did not end C(ok): a link as a whole where none of its runs did, else by method."""
+def missing(plan: Plan, by_id: Mapping[str, Row], stops: blocks.Stops | None = None) -> list[str]:
+    """What was planned and did not end C(ok): a link as a whole where none of its runs did, else by method. A block that
+    was found not to be needed (C(stops)) is not missing."""
     sentences = []
     for link in plan.links:
-        cells = [cell for cell in plan.cells if cell.link == link.name]
+        cells = [cell for cell in blocks.needed(plan.cells, stops or {}) if cell.link == link.name]
         bad = [(cell, by_id.get(cell.run_id)) for cell in cells]
         bad = [(cell, row) for cell, row in bad if row is None or row["status"] != "ok"]
         if len(bad) == len(cells):
             first = bad[0][1]
-            reason = "no run was made" if first is None else f"{first['status']}: {_first_line(first.get('message'))}"
+            reason = (
+                "no run was made" if first is None else f"{first['status']}: {blocks.first_line(first.get('message'))}"
+            )
             sentences.append(f"link {link.name}: none of its {len(cells)} runs was measured ({reason})")
             continue
         groups: dict[tuple[str, str], list[str]] = {}
         for cell, row in bad:
-            reason = "not run" if row is None else f"{row['status']}: {_first_line(row.get('message'))}"
+            reason = "not run" if row is None else f"{row['status']}: {blocks.first_line(row.get('message'))}"
             groups.setdefault((cell.dataset, reason), []).append(cell.label)
         for (dataset, reason), labels in groups.items():
             names = sorted(set(labels), key=[method.label for method in plan.methods].index)

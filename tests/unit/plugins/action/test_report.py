@@ -102,3 +102,12 @@ def test_check_mode_prints_only(results: Path, shown: list[str]) -> None:
     call(results, check_mode=True)
     assert shown
     assert not (results / "c1" / "summary.json").exists()
+
+
+def test_the_link_as_it_was_before_and_after() -> None:
+    prepared = {"links": {"one": {"link": {"rtt_ms": 1.0, "ceiling_Bps": 10}}, "dead": {"status": "unreachable"}}}
+    journal = {("link-again", "one"): {"result": {"link": {"rtt_ms": 2.0, "ceiling_Bps": 8}}}}
+    assert action.link_facts(prepared, journal) == {
+        "one": {"rtt_ms": 1.0, "ceiling_Bps": 10, "rtt_end_ms": 2.0, "ceiling_end_Bps": 8},
+        "dead": {"rtt_end_ms": None, "ceiling_end_Bps": None},
+    }

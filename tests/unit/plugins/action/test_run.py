@@ -120,6 +120,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setattr(action.ActionModule, "_silent", {})
     monkeypatch.setattr(action.ActionModule, "_unwritable", {})
     monkeypatch.setattr(action.ActionModule, "_read", {})
+    monkeypatch.setattr(action.ActionModule, "_decided", {})
     return Bench(tmp_path)
 
 
@@ -338,3 +339,44 @@ def test_any_output_shows_why_a_run_did_not_end_well(bench: Bench) -> None:
     assert "_ansible_verbose_always" not in good
     assert bad["_ansible_verbose_always"] is True
     assert not bad.get("failed")
+
+
+def test_blocks_end_when_the_intervals_are_narrow(bench: Bench) -> None:
+    bench.plan = plans.make_plan(
+        profile={
+            "blocks": 3,
+            "max_blocks": 5,
+            "warmups": 0,
+            "replica": False,
+            "datasets": [{"name": "mine", "path": "/srv/mine"}],
+            "methods": [{"label": "one", "module": "scp"}, {"label": "two", "module": "scp"}],
+        },
+        profile_name="test",
+        overrides={},
+        links=[{"name": "one", "source": "a", "target": "b"}],
+        hosts={"a": plans.Host("198.18.0.1"), "b": plans.Host("198.18.0.2")},
+        standard_methods=[],
+        seed=1,
+    )
+    bench.set()
+    seconds = {"one": [1.0, 1.2, 0.9, 1.0, 1.0], "two": [2.0, 1.7, 2.2, 2.0, 2.0]}  # far apart, and wide
+    results = []
+    for cell in bench.plan.cells:
+        given = record()
+        given["total_s"] = seconds[cell.label][cell.block - 1]
+        results.append(bench.run(cell, {"record": given, "changed": True}))
+    assert len(bench.calls) == 2 * 5
+
+    bench.calls.clear()
+    (bench.campaign.path / "runs.jsonl").unlink()
+    action.ActionModule._decided.clear()
+    results = []
+    for cell in bench.plan.cells:
+        given = record()
+        given["total_s"] = {"one": 1.0, "two": 2.0}[cell.label] * (1 + 0.001 * (cell.block % 2))
+        results.append(bench.run(cell, {"record": given, "changed": True}))
+    assert len(bench.calls) == len(bench.rows()) == 2 * 3
+    assert [result.get("skipped", False) for result in results] == [False] * 6 + [True] * 4
+    assert "every interval is within 5 %" in results[-1]["msg"]
+    noted = bench.campaign.journal()["blocks", "one\nmine\nfull"]
+    assert noted["last"] == 3

@@ -82,3 +82,10 @@ def test_nothing_to_recommend() -> None:
     assert "bulkcopy_allow_cleartext" in clear.reason
     unknown = recommend([candidate("x", "best", 1.0, encrypted=None)], False, False)
     assert unknown.recommended is None
+
+
+def test_figures_that_cannot_be_right_are_no_quiet_recommendation() -> None:
+    odd = candidate("tar|ssh", "best", 1.0, impossible=("above-ceiling",))
+    found = recommend([odd, SCP], allow_cleartext=False, provisional=False)
+    assert found.recommended == "tar|ssh"
+    assert found.reason.endswith("; its figures cannot be right (above-ceiling): find out why first")

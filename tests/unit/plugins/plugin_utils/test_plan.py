@@ -110,6 +110,69 @@ def test_replica(replica: str | bool, blocks: int, copies: int) -> None:
     assert {cell.label for cell in copied} == ({plan.replica} if copies else set())
 
 
+def test_blocks_that_may_be_added_are_planned_and_not_counted_as_sure() -> None:
+    plan = make(overrides={"blocks": 3, "max_blocks": 5})
+    # 3 links x (3 warm-ups + 5 blocks x 2 datasets x 3 methods), with the A/A copy from 5 blocks on
+    assert len(plan.cells) == 3 * (3 + 5 * 2 * 4)
+    found = plans.estimate(plan)
+    assert (found.runs, found.sure_runs) == (3 * (3 + 5 * 2 * 4), 3 * (3 + 3 * 2 * 4))
+    assert found.sure_s < found.duration_s
+    # the added blocks change nothing of the sure ones
+    fewer = make(overrides={"blocks": 3, "max_blocks": 3, "replica": True}).cells
+    assert {cell.run_id for cell in fewer} < {
+        cell.run_id for cell in make(overrides={"blocks": 3, "max_blocks": 5, "replica": True}).cells
+    }
+
+
+def test_who_says_how_many_blocks_means_so_many() -> None:
+    profile = {**PROFILE, "blocks": 3, "max_blocks": 9}
+    assert make(profile=profile).settings.max_blocks == 9
+    assert make(profile=profile, overrides={"blocks": 4}).settings.max_blocks == 4
+    assert make(profile=profile, overrides={"blocks": 4, "max_blocks": 6}).settings.max_blocks == 6
+
+
+def test_a_time_budget_bounds_the_estimate_of_what_is_not_sure() -> None:
+    without = plans.estimate(make(overrides={"blocks": 3, "max_blocks": 50}))
+    with_budget = plans.estimate(make(overrides={"blocks": 3, "max_blocks": 50, "budget_minutes": 10}))
+    assert without.duration_s > 600
+    assert with_budget.duration_s == 600
+    tight = plans.estimate(make(overrides={"blocks": 3, "max_blocks": 50, "budget_minutes": 0.1}))
+    assert tight.duration_s == tight.sure_s == without.sure_s
+
+
+def test_the_scenario_empty_is_one_more_tree_on_every_link() -> None:
+    links = [{**LINKS[0], "datasets": ["small"]}, LINKS[2]]
+    plan = make(overrides={"scenarios": ["full", "empty"]}, links=links)
+    empty = [cell for cell in plan.cells if cell.scenario == "empty"]
+    assert {cell.dataset for cell in empty} == {"empty"}
+    assert len(empty) == 2 * 3 * 3  # links, blocks, methods
+    assert not any(cell.warmup for cell in empty)  # and it is not the smallest dataset
+    assert [(tree.key, tree.files, tree.bytes) for tree in plan.trees if tree.dataset == "empty"] == [
+        ("a:empty", 0, 0),
+        ("c:empty", 0, 0),
+    ]
+    assert {(cell.link, cell.dataset) for cell in plan.cells if cell.link == "one"} == {
+        ("one", "small"),
+        ("one", "empty"),
+    }
+    alone = make(overrides={"scenarios": ["empty"]}, links=links)
+    assert {cell.scenario for cell in alone.cells} == {"empty"}
+    assert plans.plan_from_dict(json.loads(json.dumps(plan.as_dict()))) == plan
+
+
+def test_sizes_to_predict() -> None:
+    assert plans.read_sizes([{"files": "5000", "bytes": 5e12}]) == (plans.Size(5000, 5_000_000_000_000),)
+    assert plans.read_sizes(None) == plans.DEFAULT_SIZES
+    for raw, sentence in (
+        ("5 TB", "must be a list"),
+        ([{"files": 1}], "entry 1 has no bytes"),
+        ([{"files": 1, "bytes": "5 TB"}], "bytes must be a whole number"),
+        ([{"files": 1, "bytes": 5, "size": 2}], "unknown key 'size'"),
+    ):
+        with pytest.raises(plans.InputError, match=sentence):
+            plans.read_sizes(raw)
+
+
 def test_rounds_share_no_host() -> None:
     plan = make()
     assert plan.rounds == (("one", "three"), ("two",))
@@ -182,7 +245,7 @@ def test_estimate_adds_the_slowest_link_of_each_round() -> None:
 
 
 def test_refuses_above_the_limits() -> None:
-    found = plans.Estimate(10, 3_000_000_000, 7200)
+    found = plans.Estimate(10, 3_000_000_000, 7200, 10, 7200)
     assert plans.refuse_above(found, 3e9, 120) == []
     bytes_, minutes = plans.refuse_above(found, 2e9, 60)
     assert "3 GB in 10 runs" in bytes_
@@ -273,7 +336,12 @@ def test_no_links_shows_an_example_of_five_lines() -> None:
         ({"replica": "maybe"}, "replica must be auto, true or false"),
         ({"datasets": []}, "datasets must be a list with at least one entry"),
         ({"datasets": [{"shape": "small"}]}, "variable bulkcopy_datasets, dataset 1 has no name: add it."),
-        ({"datasets": [{"name": "x"}]}, "dataset x: give a shape (small, large, tree)"),
+        ({"datasets": [{"name": "empty"}]}, "the name empty is that of a scenario"),
+        ({"scenarios": ["full", "emtpy"]}, "no scenario 'emtpy'; there are full, empty (did you mean empty?)"),
+        ({"blocks": 3, "max_blocks": 2}, "max_blocks must be a whole number from 3 to 1000"),
+        ({"precision": 0}, "precision must be a number above 0"),
+        ({"budget_minutes": "soon"}, "budget_minutes must be a number above 0"),
+        ({"datasets": [{"name": "x"}]}, "dataset x: give a shape (small, large, tree, empty)"),
         ({"datasets": [{"name": "x", "shape": "smal"}]}, "the shape 'smal' is unknown; known are small, large, tree"),
         ({"datasets": [{"name": "x", "path": "y"}]}, "the path 'y' must be absolute"),
         ({"datasets": [{"name": "x", "path": "/y", "shape": "small"}]}, "give a shape, or parts, or the path"),

@@ -5,9 +5,14 @@
 from __future__ import annotations
 
 import json
+import math
+import random
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import new_record
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import blocks
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import plan as plans
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import summary as summaries
 
@@ -136,3 +141,151 @@ def test_missing_sees_runs_that_were_never_made() -> None:
     found = summaries.summarise("c", "p", plan, rows, {}).missing
     assert "link good, mine, 5 methods: 5 runs not run" in found
     assert "link dead: none of its 20 runs was measured (no run was made)" in found
+
+
+def campaign(seconds: Callable[[str, int], float], **profile: Any) -> tuple[plans.Plan, list[dict[str, Any]]]:
+    """A link on which each of three methods takes C(seconds(label, block))."""
+    plan = plans.make_plan(
+        profile={
+            "blocks": 12,
+            "warmups": 0,
+            "replica": False,
+            "datasets": [{"name": "mine", "path": "/x"}],
+            "methods": [{"label": label, "module": "scp"} for label in ("one", "two", "three")],
+            **profile,
+        },
+        profile_name="t",
+        overrides={},
+        links=[{"name": "l", "source": "a", "target": "b"}],
+        hosts={"a": plans.Host("1"), "b": plans.Host("2")},
+        standard_methods=[],
+        seed=1,
+    )
+    rows = []
+    for cell in plan.cells:
+        row = new_record()
+        row.update(run_id=cell.run_id, status="ok", total_s=seconds(cell.label, cell.block), scenario=cell.scenario)
+        row["dataset"].update(files=10, bytes=1000, compressibility=1.0)
+        row["method"]["encrypted"] = True
+        rows.append(row)
+    return plan, rows
+
+
+#: A percent up and down, so that nothing is constant.
+WAVE = (1.0, 1.01, 0.99)
+
+
+def test_an_outlier_is_flagged_and_kept() -> None:
+    chance = random.Random(4)
+    plan, rows = campaign(
+        lambda label, block: math.exp(chance.gauss(0, 0.01)) * (1.5 if (label, block) == ("two", 7) else 1.0)
+    )
+    methods = {m.label: m for m in summaries.summarise("c", "p", plan, rows, {}).links[0].results[0].methods}
+    # 41 times the noise; the test itself takes a run in thirty of normal noise for one, at so few blocks
+    assert 7 in methods["two"].outliers
+    assert 7 not in methods["one"].outliers + methods["three"].outliers
+    assert "outliers" in methods["two"].flags
+    assert methods["two"].n == 12
+
+
+def test_drift_is_flagged_where_it_is_more_than_what_counts_as_none() -> None:
+    for step, flags in ((0.02, ("drift",)), (0.001, ())):
+        plan, rows = campaign(lambda label, block, step=step: (1 + step) ** block * (1 + len(label) / 10))
+        result = summaries.summarise("c", "p", plan, rows, {}).links[0].results[0]
+        assert result.drift == pytest.approx((1 + step) ** 11 - 1)
+        assert result.flags == flags
+
+
+@pytest.mark.parametrize(
+    ("after", "flags"), [(10.9e6, ()), (11.1e6, ("ceiling-changed",)), (9.0e6, ("ceiling-changed",))]
+)
+def test_a_ceiling_that_has_changed_is_flagged(after: float, flags: tuple[str, ...]) -> None:
+    plan, rows = campaign(lambda label, block: 1.0)
+    facts = {"l": {"ceiling_Bps": 10.0e6, "ceiling_end_Bps": after, "rtt_ms": 1.0, "rtt_end_ms": 1.5}}
+    link = summaries.summarise("c", "p", plan, rows, facts).links[0]
+    assert link.flags == flags
+    assert (link.ceiling_end_Bps, link.rtt_end_ms) == (after, 1.5)
+
+
+def test_a_ceiling_that_was_not_measured_again_is_no_change() -> None:
+    plan, rows = campaign(lambda label, block: 1.0)
+    assert summaries.summarise("c", "p", plan, rows, {"l": {"ceiling_Bps": 10.0e6}}).links[0].flags == ()
+
+
+def test_an_empty_tree_recommends_nothing() -> None:
+    plan, rows = campaign(lambda label, block: len(label) / 10, scenarios=["full", "empty"])
+    for row in rows:
+        if row["scenario"] == "empty":
+            row["dataset"].update(files=0, bytes=0)
+    full, empty = summaries.summarise("c", "p", plan, rows, {}).links[0].results
+    assert (full.scenario, empty.scenario) == ("full", "empty")
+    assert full.recommended is not None
+    assert empty.recommended is None
+    assert [method.median_s for method in empty.methods] == [0.3, 0.3, 0.5]
+    assert {method.throughput_Bps for method in empty.methods} == {None}
+
+
+def test_blocks_that_were_not_needed_are_not_missing() -> None:
+    plan, rows = campaign(lambda label, block: WAVE[block % 3], blocks=3, max_blocks=5)
+    made = {cell.run_id for cell in plan.cells if cell.block <= 4}
+    rows = [row for row in rows if row["run_id"] in made]
+    group = blocks.Group("l", "mine", "full")
+    stops = {group: blocks.Stop(4, "every interval is within 5 % of its ratio")}
+    summary = summaries.summarise("c", "p", plan, rows, {}, stops=stops)
+    assert (summary.ok, summary.planned, summary.missing) == (12, 12, ())
+    assert summary.links[0].results[0].stopped == "every interval is within 5 % of its ratio"
+    assert summaries.summarise("c", "p", plan, rows, {}).missing == ("link l, mine, one, two, three: 3 runs not run",)
+
+
+SHAPES = {"a": (1, 10**6), "b": (1000, 10**6), "c": (100, 10**7), "d": (2, 5 * 10**7), "e": (5000, 2 * 10**7)}
+
+
+def shaped() -> tuple[plans.Plan, list[dict[str, Any]]]:
+    """Five trees, for which every method takes 0.5 s, 2 ms a file and 80 ns a byte."""
+    plan, rows = campaign(lambda label, block: 1.0, blocks=2, datasets=[{"name": n, "path": f"/{n}"} for n in SHAPES])
+    for cell, row in zip(plan.cells, rows, strict=True):
+        files, size = SHAPES[cell.dataset]
+        row["dataset"].update(files=files, bytes=size)
+        row["total_s"] = 0.5 + 0.002 * files + 8e-8 * size
+        row["durable_s"] = row["total_s"] + 2e-8 * size
+    return plan, rows
+
+
+def test_a_model_from_five_shapes() -> None:
+    plan, rows = shaped()
+    sizes = [plans.Size(5_000_000, 5 * 10**12)]
+    models = summaries.summarise("c", "p", plan, rows, {}, predict=sizes).links[0].models
+    assert [model.label for model in models] == ["one", "two", "three"]
+    model = models[0]
+    assert (model.shapes, model.reason) == (5, "")
+    assert (model.a_s, model.b_s_per_file, model.c_s_per_byte) == pytest.approx((0.5, 0.002, 8e-8))
+    assert model.residual == pytest.approx(0, abs=1e-9)
+    forecast = model.forecasts[0]
+    assert forecast.total_s == pytest.approx(0.5 + 0.002 * 5e6 + 8e-8 * 5e12)
+    assert forecast.durable_s == pytest.approx(0.5 + 0.002 * 5e6 + 1e-7 * 5e12)
+    assert forecast.extrapolation == pytest.approx(5e12 / 5e7)
+
+
+def test_no_model_from_trees_that_do_not_compress_alike() -> None:
+    plan, rows = shaped()
+    for cell, row in zip(plan.cells, rows, strict=True):
+        row["dataset"]["compressibility"] = 0.3 if cell.dataset == "c" else 1.0
+    models = summaries.summarise("c", "p", plan, rows, {}, predict=plans.DEFAULT_SIZES).links[0].models
+    assert {(model.a_s, model.reason.split(",")[0]) for model in models} == {(None, "the trees do not compress alike")}
+
+
+def test_no_model_from_four_shapes_and_none_of_a_method_that_failed() -> None:
+    plan, rows = shaped()
+    bad = next(cell for cell in plan.cells if cell.label == "two")
+    next(row for row in rows if row["run_id"] == bad.run_id).update(status="corrupt", message="1 file differs")
+    by_label = {m.label: m for m in summaries.summarise("c", "p", plan, rows, {}).links[0].models}
+    assert (by_label["two"].a_s, by_label["two"].reason) == (None, "1 of 2 runs corrupt: 1 file differs")
+    assert by_label["one"].a_s == pytest.approx(0.5)
+    plan, rows = campaign(lambda label, block: 1.0, datasets=[{"name": n, "path": f"/{n}"} for n in "abcd"])
+    assert summaries.summarise("c", "p", plan, rows, {}).links[0].models == ()
+
+
+def test_the_summary_is_json(summary: summaries.Summary) -> None:
+    plan, rows = shaped()
+    for made in (summary, summaries.summarise("c", "p", plan, rows, {}, predict=plans.DEFAULT_SIZES)):
+        json.loads(json.dumps(made.as_dict(), allow_nan=False))
