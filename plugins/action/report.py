@@ -9,8 +9,8 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import page, report
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import plan as plans
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import report
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import summary as summaries
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.campaign_dir import results_dir
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import (
@@ -63,6 +63,7 @@ class ActionModule(ActionBase):
             write_json(campaign.path / SUMMARY, summary.as_dict())
             write_atomically(campaign.path / "summary.csv", report.as_csv(summary))
             write_atomically(campaign.path / "report.md", report.markdown(summary))
+            write_atomically(campaign.path / "report.html", page.html(summary))
         display.display(table)
         # Who gives a folder knows it; the benchmark says it again at its very end.
         where = "" if "/" in given else f" Results: {campaign.path}"

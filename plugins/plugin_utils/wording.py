@@ -24,6 +24,7 @@ from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.summary import (
 EMPTY = "empty"
 UNKNOWN = "?"
 NONE = "-"
+EN_DASH = "\N{EN DASH}"
 
 #: What every flag means, for the reader of a table.
 FLAGS: Mapping[str, str] = {
