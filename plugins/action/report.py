@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import blocks, report
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import blocks, page, report
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import plan as plans
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import summary as summaries
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.campaign_dir import results_dir
@@ -71,6 +71,7 @@ class ActionModule(ActionBase):
             write_json(campaign.path / SUMMARY, summary.as_dict())
             write_atomically(campaign.path / "summary.csv", report.as_csv(summary))
             write_atomically(campaign.path / "report.md", report.markdown(summary))
+            write_atomically(campaign.path / "report.html", page.html(summary))
         display.display(table)
         # Who gives a folder knows it; the benchmark says it again at its very end.
         where = "" if "/" in given else f" Results: {campaign.path}"

@@ -12,8 +12,8 @@ module: report
 short_description: Makes the summary, the table and the report of a campaign
 version_added: 0.1.0
 description:
-  - Reads C(campaign.json) and C(runs.jsonl) of a campaign, writes C(summary.json), C(summary.csv) and C(report.md)
-    beside them, and prints a plain table, a recommendation for each link and dataset, and where the results lie.
+  - Reads C(campaign.json) and C(runs.jsonl) of a campaign, writes C(summary.json), C(summary.csv), C(report.md)
+    and C(report.html) beside them, and prints a plain table, a recommendation for each link and dataset, and where the results lie.
 extends_documentation_fragment:
   - linkops.bulkcopy.attributes
 attributes:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import csv
 import io
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import show_bytes
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import wording
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import DISQUALIFIED
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.summary import (
     LinkResult,
@@ -23,34 +23,42 @@ from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.summary import (
 )
 
 WIDTH = 100
-#: What a flag means, for the reader of a table; a flag that is not here explains itself.
-FLAGS: Mapping[str, str] = {
-    "setup-dominated": "set-up takes over 20 % of the time: it ranks for this size only",
-    "shared-filesystem": "both ends write to one file system",
-    "foreign-session": "another login ended on the target meanwhile, so its CPU time is not known",
-}
+LEGEND = "%ceil: share of the ceiling. CPU s/t: at source/target, 100 is one core. enc: encrypted."
+_LIMITER_WIDTH = 10
+#: The names of what limits a method that are too long for the table.
+_SHORT_LIMITERS = {"per-file-latency": "per-file", "compressor-cpu": "compressor"}
+#: How each column of the table is aligned, and the spaces in front of it.
+_COLUMNS = (
+    ("#", ">", 0),
+    ("method", "<", 2),
+    ("median s", ">", 1),
+    ("MB/s", ">", 1),
+    ("%ceil", ">", 1),
+    ("ratio to best", "<", 2),
+    ("CPU s/t", ">", 1),
+    ("enc", "<", 1),
+    ("verdict", "<", 1),
+    ("limited by", "<", 1),
+    ("", "<", 1),
+)
 
 
 def table(summary: Summary, width: int = WIDTH) -> str:
     """The plain table for a terminal, at most C(width) columns wide."""
     lines: list[str] = []
     for link in summary.links:
-        lines += ["", f"== {_link_line(link)}"]
-        reasons = {_nothing(result) for result in link.results}
-        if len(reasons) == 1 and "" not in reasons:
-            lines += ["", f"not measured: {reasons.pop()}"]
+        lines += ["", f"== {wording.link_line(link)}", *(f"  {wording.flag_line(flag)}" for flag in link.flags)]
+        reason = wording.unmeasured(link)
+        if reason:
+            lines += ["", f"not measured: {reason}"]
             continue
         for result in link.results:
-            lines += ["", f"{_result_line(result)}", *_table_lines(result, width)]
-    return "\n".join(part for line in lines for part in (_fit(line, width) or [""])) + "\n"
-
-
-def _nothing(result: Result) -> str:
-    """The one reason for which no method at all was measured, else the empty string."""
-    reasons = {method.reason for method in result.methods}
-    if len(reasons) == 1 and all(method.verdict == DISQUALIFIED and method.n == 0 for method in result.methods):
-        return reasons.pop()
-    return ""
+            block = _fixed_costs(result) if result.scenario == wording.EMPTY else _table_lines(result, width)
+            lines += ["", wording.result_line(result), *block]
+        lines += _model_lines(link)
+    if any(not wording.unmeasured(link) for link in summary.links):
+        lines += ["", LEGEND]
+    return "\n".join(part for line in lines for part in (_fit(wording.plain(line), width) or [""])) + "\n"
 
 
 def _fit(line: str, width: int) -> list[str]:
@@ -62,147 +70,251 @@ def _fit(line: str, width: int) -> list[str]:
 
 
 def last_words(summary: Mapping[str, Any]) -> list[str]:
-    """What C(summary.json) recommends, one line for each link, dataset and scenario."""
+    """What C(summary.json) recommends, one line for each link, dataset and scenario in which there is data to copy."""
     lines = []
     for link in summary.get("links", ()):
         for result in link["results"]:
+            if result["scenario"] == wording.EMPTY:
+                continue
             provisional = any(method["provisional"] for method in result["methods"])
             use = "no recommendation" if result["recommended"] is None else f"use {result['recommended']}"
-            lines.append(f"{link['name']}, {result['dataset']}: {use}{' (provisional)' if provisional else ''}")
+            what = result["dataset"] + ("" if result["scenario"] == "full" else f" ({result['scenario']} copy)")
+            lines.append(f"{link['name']}, {what}: {use}{' (provisional)' if provisional else ''}")
     return lines
-
-
-def _link_line(link: LinkResult) -> str:
-    parts = [f"{link.name}: {link.source} -> {link.target} ({link.address})"]
-    if link.ceiling_Bps is not None:
-        parts.append(f"ceiling {link.ceiling_Bps / 1e6:.1f} MB/s")
-    if link.rtt_ms is not None:
-        parts.append(f"rtt {link.rtt_ms:.2f} ms")
-    if link.connect_s is not None:
-        parts.append(f"ssh login {link.connect_s:.2f} s")
-    return ", ".join(parts)
-
-
-def _result_line(result: Result) -> str:
-    tree = []
-    if result.files is not None:
-        tree.append(f"{result.files} files")
-    if result.bytes is not None:
-        tree.append(show_bytes(result.bytes))
-    what = f"{result.dataset} ({', '.join(tree) or 'size unknown'}), {result.scenario} copy"
-    if result.blocks == 0:
-        return f"{what}: no complete block"
-    blocks = f"{result.blocks} block{'s' * (result.blocks != 1)}"
-    if result.blocks_needed is None:
-        return f"{what}, {blocks}"
-    return f"{what}, {blocks}: PROVISIONAL, a firm verdict takes {result.blocks_needed}"
 
 
 def _table_lines(result: Result, width: int) -> list[str]:
-    longest = min(20, max([6, *(len(method.label) for method in result.methods)]))
-    head = (
-        f"{'#':>2}  {'method':<{longest}} {'n':>3} {'median s':>9} {'MB/s':>7}  {'ratio to best':<20} "
-        f"{'CPU % src/tgt':>13}  {'enc':<3} verdict"
-    )
-    lines = [head, "-" * min(width, len(head) + 9)]
-    ranked = [method for method in result.methods if method.verdict != DISQUALIFIED]
-    common = set.intersection(*(set(method.flags) for method in ranked)) if len(ranked) > 1 else set()
-    single = sorted({flag for method in ranked for flag in method.flags} - common)
+    if wording.nothing(result):
+        return [f"not measured: {wording.nothing(result)}"]
+    common, single = wording.split_flags(result)
     marks = {flag: chr(ord("a") + i) for i, flag in enumerate(single)}
-    if _nothing(result):
-        return [f"not measured: {_nothing(result)}"]
-    rank = 0
-    for method in result.methods:
-        label = _cut(method.label, longest)
-        if method.verdict == DISQUALIFIED:
-            lines.append(f"{'-':>2}  {label:<{longest}} {method.n:>3} disqualified: {method.reason}")
-            continue
-        rank += 1
-        flags = ",".join(marks[flag] for flag in method.flags if flag in marks)
-        lines.append(
-            f"{rank:>2}  {label:<{longest}} {method.n:>3} {_number(method.median_s, 3):>9} "
-            f"{_number(method.throughput_Bps, 1, 1e6):>7}  {_ratio(method):<20} {_cpu(method):>13}  "
-            f"{_yes_no(method.encrypted):<3} {method.verdict} {flags}".rstrip()
-        )
-    for flag, mark in [*marks.items(), *((flag, "all:") for flag in sorted(common))]:
-        lines.append(f"  {mark} {flag}" + (f": {FLAGS[flag]}" if flag in FLAGS else ""))
-    lines.append(f"=> {_advice_line(result)}")
+    ranked = [method for method in result.methods if method.verdict != DISQUALIFIED]
+    rows = [
+        [
+            str(rank),
+            wording.plain(method.label),
+            wording.seconds(method.median_s),
+            wording.rate(method.throughput_Bps),
+            wording.percent(method.efficiency),
+            wording.ratio(method),
+            _cpu(method),
+            wording.yes_no(method.encrypted),
+            method.verdict,
+            _limiter(method),
+            "".join(marks[flag] for flag in method.flags if flag in marks),
+        ]
+        for rank, method in enumerate(ranked, 1)
+    ]
+    others = [method for method in result.methods if method.verdict == DISQUALIFIED]
+    sizes = [max(map(wording.columns, cells)) for cells in zip(*([head for head, *_ in _COLUMNS], *rows), strict=True)]
+    room = width - sum(sizes) + sizes[1] - sum(gap for _head, _align, gap in _COLUMNS)
+    longest = max([sizes[1], *(wording.columns(wording.plain(method.label)) for method in others)])
+    sizes[1] = max(len("method"), min(longest, room))
+    lines = [_row([head for head, *_ in _COLUMNS], sizes)]
+    lines.append("-" * min(width, sum(sizes) + sum(gap for _head, _align, gap in _COLUMNS)))
+    lines += [_row(row, sizes) for row in rows]
+    for method in others:
+        label = _padded(wording.cut(wording.plain(method.label), sizes[1]), sizes[1], "<")
+        lines.append(f"{'-':>{sizes[0]}}  {label} disqualified: {method.reason}")
+    # Labels that had to be cut may look the same.
+    lines += [f"  {row[0]}: {row[1]}" for row in rows if wording.columns(row[1]) > sizes[1]]
+    for flag, mark in [*marks.items(), *((flag, "all:") for flag in common)]:
+        lines.append(f"  {mark} {wording.flag_line(flag)}")
+    lines += [f"  {wording.flag_line(flag)}" for flag in result.flags]
+    lines += [f"  {note}" for note in _notes(result)]
+    lines.append(f"=> {wording.advice_line(result)}")
     return lines
 
 
-def _advice_line(result: Result) -> str:
-    if result.recommended is None:
-        return f"no recommendation: {result.reason}"
-    return f"use {result.recommended}: {result.reason}"
+def _row(cells: Sequence[str], sizes: Sequence[int]) -> str:
+    shown = list(cells)
+    shown[1] = wording.cut(shown[1], sizes[1])
+    columns = zip(shown, sizes, _COLUMNS, strict=True)
+    return "".join(" " * gap + _padded(cell, size, align) for cell, size, (_head, align, gap) in columns).rstrip()
 
 
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "~"
+def _padded(text: str, size: int, align: str) -> str:
+    """As the format of a string does it, for text with characters that are two columns wide."""
+    blank = " " * (size - wording.columns(text))
+    return blank + text if align == ">" else text + blank
 
 
-def _number(value: float | None, digits: int, unit: float = 1.0) -> str:
-    return "?" if value is None else f"{value / unit:.{digits}f}"
+def _notes(result: Result) -> list[str]:
+    notes = wording.notes(result)
+    chosen = next((method for method in result.methods if method.label == result.recommended), None)
+    if chosen and chosen.limiter and chosen.limiter_reason:
+        notes.append(f"{chosen.label} is limited by {chosen.limiter}: {chosen.limiter_reason}")
+    runs = {method.n for method in result.methods if method.verdict != DISQUALIFIED}
+    if len(runs) > 1:
+        fewer = [m for m in result.methods if m.verdict != DISQUALIFIED and m.n < max(runs)]
+        notes.append(f"{max(runs)} runs each, fewer of " + ", ".join(f"{m.label} ({m.n})" for m in fewer))
+    return notes
 
 
-def _ratio(method: MethodResult) -> str:
-    if method.ratio_to_best is None:
-        return "?"
-    text = f"{method.ratio_to_best:.2f}"
-    if method.ratio_ci is None or method.ratio_ci == (1.0, 1.0):
-        return text
-    return f"{text} ({method.ratio_ci[0]:.2f}-{method.ratio_ci[1]:.2f})"
+def _fixed_costs(result: Result) -> list[str]:
+    if wording.nothing(result):
+        return [f"not measured: {wording.nothing(result)}"]
+    methods = wording.by_time(result)
+    longest = max(wording.columns(method.label) for method in methods)
+    lines = []
+    for method in methods:
+        label = _padded(method.label, longest, "<")
+        if method.verdict == DISQUALIFIED:
+            lines.append(f"  {label}  disqualified: {method.reason}")
+        else:
+            lines.append(f"  {label}  {wording.seconds(method.median_s):>8} s")
+    return lines + [f"  {note}" for note in wording.notes(result)]
 
 
-def _cpu(method: MethodResult) -> str:
-    return " /".join(f"{_number(method.cpu_percent[end], 0):>4}" for end in ("source", "target"))
+def _model_lines(link: LinkResult) -> list[str]:
+    if not link.models:
+        return []
+    lines = ["", "what a copy takes: fixed s + ms per file + bytes at MB/s, fitted over the trees above"]
+    fitted = [cells for model in link.models if (cells := wording.model_cells(model))]
+    if fitted:
+        lines += _plain_table(wording.MODEL_HEAD, fitted, "<>>>>>")
+    lines += [f"  {model.label}: no model: {model.reason}" for model in link.models if not wording.model_cells(model)]
+    for title, forecasts in wording.forecasts(link.models):
+        lines += ["", title, *_plain_table(wording.FORECAST_HEAD, forecasts, "<<<")]
+    return lines
 
 
-def _yes_no(value: bool | None) -> str:
-    return "?" if value is None else ("yes" if value else "no")
+def _plain_table(head: Sequence[str], rows: Sequence[Sequence[str]], aligns: str) -> list[str]:
+    sizes = [max(map(wording.columns, cells)) for cells in zip(head, *rows, strict=True)]
+    sizes[0] = min(sizes[0], 20)
+    lines = []
+    for row in [head, *rows]:
+        cells = [wording.cut(row[0], sizes[0]), *row[1:]]
+        padded = (_padded(*column) for column in zip(cells, sizes, aligns, strict=True))
+        lines.append("  " + "  ".join(padded).rstrip())
+    return lines
+
+
+def _limiter(method: MethodResult) -> str:
+    if method.limiter is None:
+        return wording.NONE
+    return wording.cut(_SHORT_LIMITERS.get(method.limiter, method.limiter), _LIMITER_WIDTH)
+
+
+def _cpu(method: MethodResult, separator: str = "/") -> str:
+    return separator.join(wording.whole(method.cpu_percent[end]) for end in ("source", "target"))
 
 
 def markdown(summary: Summary) -> str:
     """C(report.md)."""
     lines = [
-        f"# Bulk copy campaign {summary.campaign_id}",
+        f"# Bulk copy campaign {_md(summary.campaign_id)}",
         "",
         f"Profile {_md(summary.profile)}; {summary.ok} of {summary.planned} planned runs (warm-ups included) ended ok.",
-        "Times are total_s (set-up and copy), medians over the blocks; ratios come from comparisons within blocks, "
-        "with intervals that hold for all pairs at once. CPU: 100 % is one core.",
+        "Times are total_s (set-up and copy), medians over the blocks; durable s waits for the target's disk too. Ratios "
+        "come from comparisons within blocks, with intervals that hold for all pairs at once. CPU: 100 % is one core.",
     ]
     if summary.missing:
         lines += ["", "Missing:", "", *(f"- {_md(sentence)}" for sentence in summary.missing)]
     for link in summary.links:
-        lines += ["", f"## {_md(_link_line(link))}"]
+        lines += ["", f"## {_md(wording.link_line(link))}"]
+        if link.flags:
+            lines += ["", *(f"- {_md(wording.flag_line(flag))}" for flag in link.flags)]
+        if not link.results:
+            lines += ["", f"Not measured: {wording.unmeasured(link)}."]
         for result in link.results:
-            lines += [
-                "",
-                f"### {_md(_result_line(result))}",
-                "",
-                "| # | method | n | median s | MB/s | ratio to best | CPU % src / tgt | encrypted | verdict | flags |",
-                "|--:|---|--:|--:|--:|---|--:|---|---|---|",
-            ]
-            for rank, method in enumerate(result.methods, 1):
-                if method.verdict == DISQUALIFIED:
-                    lines.append(
-                        f"| | {_md(method.label)} | {method.n} | | | | | | disqualified: {_md(method.reason)} "
-                        f"| {', '.join(method.flags)} |"
-                    )
-                    continue
-                lines.append(
-                    f"| {rank} | {_md(method.label)} | {method.n} | {_number(method.median_s, 3)} "
-                    f"| {_number(method.throughput_Bps, 1, 1e6)} | {_ratio(method)} | {_cpu(method).strip()} "
-                    f"| {_yes_no(method.encrypted)} | {method.verdict} | {', '.join(method.flags)} |"
-                )
-            lines += ["", f"**{_md(_advice_line(result)[:1].upper() + _advice_line(result)[1:])}**"]
+            lines += ["", f"### {_md(wording.result_line(result))}", "", *_md_result(result)]
+        lines += _md_models(link)
     return "\n".join(lines) + "\n"
+
+
+def _md_result(result: Result) -> list[str]:
+    if result.scenario == wording.EMPTY:
+        costs = [(m.label, str(m.n), _time_or_fault(m)) for m in wording.by_time(result)]
+        lines = _md_table(("method", "n", "median s"), "-::", costs)
+        return lines + _md_list(wording.notes(result))
+    rows = []
+    for rank, method in enumerate(result.methods, 1):
+        fit = method.verdict != DISQUALIFIED
+        figures = (
+            wording.seconds(method.median_s),
+            wording.seconds(method.durable_s),
+            wording.rate(method.throughput_Bps),
+            wording.percent(method.efficiency),
+            wording.ratio(method),
+            _cpu(method, " / "),
+            wording.yes_no(method.encrypted),
+        )
+        rows.append(
+            (
+                str(rank) if fit else "",
+                method.label,
+                str(method.n),
+                *(figures if fit else [""] * len(figures)),
+                method.verdict if fit else f"disqualified: {method.reason}",
+                (method.limiter or wording.NONE) if fit else "",
+                ", ".join(method.flags),
+            )
+        )
+    head = (
+        "#",
+        "method",
+        "n",
+        "median s",
+        "durable s",
+        "MB/s",
+        "% of ceiling",
+        "ratio to best",
+        "CPU % src / tgt",
+        "encrypted",
+        "verdict",
+        "limited by",
+        "flags",
+    )
+    lines = _md_table(head, ":-:::::-:----", rows)
+    limits = [f"{m.label} is limited by {m.limiter}: {m.limiter_reason}" for m in result.methods if m.limiter_reason]
+    common, single = wording.split_flags(result)
+    flags = [wording.flag_line(flag) for flag in [*common, *single, *result.flags]]
+    lines += _md_list([*wording.notes(result), *limits, *flags])
+    return [*lines, "", f"**{_md(_upper(wording.advice_line(result)))}**"]
+
+
+def _time_or_fault(method: MethodResult) -> str:
+    if method.verdict == DISQUALIFIED:
+        return f"disqualified: {method.reason}"
+    return wording.seconds(method.median_s)
+
+
+def _md_models(link: LinkResult) -> list[str]:
+    if not link.models:
+        return []
+    lines = ["", "### What a copy takes: fixed s + ms per file + bytes at MB/s, fitted over the trees above"]
+    fitted = [cells for model in link.models if (cells := wording.model_cells(model))]
+    if fitted:
+        lines += ["", *_md_table(wording.MODEL_HEAD, "-:::::", fitted)]
+    lines += _md_list([f"{m.label}: no model: {m.reason}" for m in link.models if not wording.model_cells(m)])
+    for title, forecasts in wording.forecasts(link.models):
+        lines += ["", f"### {_md(_upper(title))}", "", *_md_table(wording.FORECAST_HEAD, "---", forecasts)]
+    return lines
+
+
+def _md_table(head: Sequence[str], aligns: str, rows: Iterable[Sequence[str]]) -> list[str]:
+    """C(aligns): a colon for each column of figures, else a hyphen."""
+    return [
+        f"| {' | '.join(head)} |",
+        f"|{'|'.join('--:' if align == ':' else '---' for align in aligns)}|",
+        *(f"| {' | '.join(map(_md, row))} |" for row in rows),
+    ]
+
+
+def _md_list(sentences: Sequence[str]) -> list[str]:
+    return ["", *(f"- {_md(sentence)}" for sentence in sentences)] if sentences else []
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _md(text: str) -> str:
     """Text that a Markdown table shows as it is."""
     for character in "\\`*_{}[]<>|":
         text = text.replace(character, "\\" + character)
-    return text
+    return wording.plain(text).replace("\n", " ")
 
 
 CSV_COLUMNS = (
@@ -230,6 +342,22 @@ CSV_COLUMNS = (
     "recommended",
     "flags",
     "reason",
+    "durable_s",
+    "limiter",
+    "limiter_reason",
+    "outlier_blocks",
+    "blocks",
+    "noise_floor",
+    "drift",
+    "drift_low",
+    "drift_high",
+    "result_flags",
+    "stopped",
+    "ceiling_Bps",
+    "ceiling_end_Bps",
+    "rtt_ms",
+    "rtt_end_ms",
+    "link_flags",
 )
 
 
@@ -243,6 +371,7 @@ def as_csv(summary: Summary) -> str:
             for method in result.methods:
                 low, high = method.ci_s or (None, None)
                 ratio_low, ratio_high = method.ratio_ci or (None, None)
+                drift_low, drift_high = result.drift_ci or (None, None)
                 writer.writerow(
                     {
                         "link": link.name,
@@ -269,6 +398,22 @@ def as_csv(summary: Summary) -> str:
                         "recommended": method.label == result.recommended,
                         "flags": " ".join(method.flags),
                         "reason": method.reason,
+                        "durable_s": rounded(method.durable_s),
+                        "limiter": method.limiter,
+                        "limiter_reason": method.limiter_reason,
+                        "outlier_blocks": " ".join(map(str, method.outliers)),
+                        "blocks": result.blocks,
+                        "noise_floor": rounded(result.noise_floor),
+                        "drift": rounded(result.drift),
+                        "drift_low": rounded(drift_low),
+                        "drift_high": rounded(drift_high),
+                        "result_flags": " ".join(result.flags),
+                        "stopped": result.stopped,
+                        "ceiling_Bps": rounded(link.ceiling_Bps),
+                        "ceiling_end_Bps": rounded(link.ceiling_end_Bps),
+                        "rtt_ms": rounded(link.rtt_ms),
+                        "rtt_end_ms": rounded(link.rtt_end_ms),
+                        "link_flags": " ".join(link.flags),
                     }
                 )
     return buffer.getvalue()

@@ -335,8 +335,8 @@ def test_finish_says_what_is_missing(tmp_path: Path, shown: list[str]) -> None:
     plan = plans.plan_from_dict(campaign.load()["plan"])
     for cell in plan.cells:
         campaign.append_row({"run_id": cell.run_id, "status": "ok"})
-    result = {"dataset": "d", "recommended": "tar|ssh", "methods": [{"provisional": True}]}
-    nothing = {"dataset": "e", "recommended": None, "methods": [{"provisional": False}]}
+    result = {"dataset": "d", "scenario": "full", "recommended": "tar|ssh", "methods": [{"provisional": True}]}
+    nothing = {"dataset": "e", "scenario": "full", "recommended": None, "methods": [{"provisional": False}]}
     (campaign.path / "summary.json").write_text(json.dumps({"links": [{"name": "l", "results": [result, nothing]}]}))
     assert not call(tmp_path, state="finished", campaign=planned["path"]).get("failed")
     assert shown[-3:] == ["l, d: use tar|ssh (provisional)", "l, e: no recommendation", f"Results: {campaign.path}"]

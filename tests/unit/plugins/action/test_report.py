@@ -82,6 +82,7 @@ def test_writes_and_prints_the_latest_campaign(results: Path, shown: list[str]) 
         "summary.json",
         "summary.csv",
         "report.md",
+        "report.html",
     }
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["links"][0]["connect_s"] == 0.25

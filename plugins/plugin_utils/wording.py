@@ -1,0 +1,327 @@
+# Copyright (c) 2026, linkops.bulkcopy contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How a summary is put into words and figures, the same in the table, the report and the page. Plain Python: knows
+nothing of Ansible."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import show_bytes, show_duration
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import DELTA, DISQUALIFIED
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.summary import (
+    Forecast,
+    LinkResult,
+    MethodResult,
+    Model,
+    Result,
+)
+
+#: The scenario that measures what a method costs without a byte to copy: nothing is recommended by it.
+EMPTY = "empty"
+UNKNOWN = "?"
+NONE = "-"
+EN_DASH = "\N{EN DASH}"
+
+#: What every flag means, for the reader of a table.
+FLAGS: Mapping[str, str] = {
+    "setup-dominated": "connecting takes over 20 % of the time: the order holds for this size only",
+    "shared-filesystem": "both ends write to one file system",
+    "foreign-session": "another login ended on the target meanwhile, so its CPU time is not known",
+    "foreign-traffic": "other traffic crossed the link during the copy",
+    "no-sshd-listener": "the target's CPU time is not known: a socket unit started sshd, or it is another server",
+    "above-ceiling": "faster than the link can be, with data that does not compress: the time or the ceiling is wrong",
+    "wire-too-small": "fewer bytes were sent than there are, with data that does not compress",
+    "ceiling-changed": "the link's ceiling before the first run and after the last differ by more than 10 %",
+    "drift": "the blocks became slower or faster as the campaign went on",
+    "outliers": "some runs took far longer or shorter than the method's others; they count all the same",
+    "source-changed": "the source was written to during the copy",
+    "lost-symlinks": "symbolic links were not kept as links, which this method usually does",
+    "lost-special_files": "special files were not kept, which this method usually does",
+    "lost-hardlinks": "hard links became files of their own, which this method usually keeps",
+    "lost-mode": "modes were not kept, which this method usually does",
+    "lost-owner": "owners were not kept, which this method usually does",
+    "lost-mtime": "modification times were not kept, which this method usually does",
+    "shell-not-clean": "the login shell on the target prints something by itself",
+    "no-space": "the target had too little room",
+    "no-inodes": "the target had too few inodes",
+    "session-lost": "the target could not be asked for its figures",
+    "session-not-ended": "the target still had the session when its CPU time was due",
+    "not-flushed": "when the target's disk had everything is not known: it could not be asked to write out",
+    "cache-unknown": "what the page cache held before the copy is not known",
+    "cache-not-warm": "the page cache could not be warmed as asked for",
+    "cache-not-cold": "the page cache could not be emptied as asked for",
+    "no-device-counters": "the bytes on the wire are not known: the device's counters could not be read",
+    "stream-not-counted": "the bytes that arrived could not be compared with those sent",
+    "not-verified": "the copies were not compared with the source, as asked for",
+}
+
+
+def flag_line(flag: str) -> str:
+    """The flag and what it means."""
+    return f"{flag}: {FLAGS[flag]}" if flag in FLAGS else flag
+
+
+def split_flags(result: Result) -> tuple[list[str], list[str]]:
+    """The flags that all ranked methods have, where there are two or more, and those that only some have."""
+    ranked = [set(method.flags) for method in result.methods if method.verdict != DISQUALIFIED]
+    common = set.intersection(*ranked) if len(ranked) > 1 else set()
+    return sorted(common), sorted(set().union(*ranked) - common)
+
+
+def plain(text: str) -> str:
+    """Text without characters that steer a terminal or that a file in UTF-8 cannot hold: those are shown as escapes."""
+    return "".join(
+        character if character.isprintable() or character == "\n" else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal or of a fixed-width font the text takes."""
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
+    )
+
+
+def cut(text: str, width: int, mark: str = "~") -> str:
+    """The text in at most C(width) columns, with C(mark) at its end where something is left out."""
+    if columns(text) <= width:
+        return text
+    kept = ""
+    for character in text:
+        if columns(kept + character) >= width:
+            break
+        kept += character
+    return kept + mark
+
+
+def seconds(value: float | None) -> str:
+    """Milliseconds are shown up to 1000 s."""
+    return UNKNOWN if value is None else f"{value:.3f}" if value < 1000 else f"{value:.1f}"
+
+
+def rate(value_Bps: float | None) -> str:  # noqa: N803
+    """MB/s without the unit."""
+    if value_Bps is None:
+        return UNKNOWN
+    value = value_Bps / 1e6
+    return f"{value:.2g}" if value < 1 else f"{value:.1f}" if value < 1000 else f"{value:.0f}"
+
+
+def percent(share: float | None) -> str:
+    """A share of 1 as whole per cent without the sign."""
+    return UNKNOWN if share is None else f"{100 * share:.0f}"
+
+
+def whole(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.0f}"
+
+
+def times(value: float) -> str:
+    """A ratio; two decimals below 10."""
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
+
+
+def ratio(method: MethodResult, dash: str = "-") -> str:
+    """The ratio to the best with its interval, as in C(1.12 (1.10-1.14))."""
+    if method.ratio_to_best is None:
+        return UNKNOWN
+    interval = ratio_interval(method)
+    text = times(method.ratio_to_best)
+    return text if interval is None else f"{text} ({times(interval[0])}{dash}{times(interval[1])})"
+
+
+def ratio_interval(method: MethodResult) -> tuple[float, float] | None:
+    """Null also for the best itself, whose ratio is 1 by definition."""
+    return None if method.ratio_ci == (1.0, 1.0) else method.ratio_ci
+
+
+def yes_no(value: bool | None) -> str:
+    return UNKNOWN if value is None else ("yes" if value else "no")
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def duration(value_s: float) -> str:
+    """As C(show_duration), with two digits below 10 s."""
+    return f"{value_s:.2g} s" if 0 < value_s < 9.5 else show_duration(max(value_s, 0.0))
+
+
+def duration_with_interval(value_s: float | None, interval_s: tuple[float, float] | None, dash: str = " - ") -> str:
+    """As in C(2 h 5 min (2 h 0 min - 2 h 11 min))."""
+    if value_s is None:
+        return UNKNOWN
+    if interval_s is None:
+        return duration(value_s)
+    return f"{duration(value_s)} ({duration(interval_s[0])}{dash}{duration(interval_s[1])})"
+
+
+def unmeasured(link: LinkResult) -> str:
+    """The one reason for which nothing at all was measured on the link, else the empty string."""
+    if not link.results:
+        return "no run was planned"
+    reasons = {nothing(result) for result in link.results}
+    return reasons.pop() if len(reasons) == 1 else ""
+
+
+def nothing(result: Result) -> str:
+    """The one reason for which no method at all was measured, else the empty string."""
+    reasons = {method.reason for method in result.methods}
+    if len(reasons) == 1 and all(method.verdict == DISQUALIFIED and method.n == 0 for method in result.methods):
+        return reasons.pop()
+    return "" if result.methods else "no run was planned"
+
+
+def ends(link: LinkResult) -> str:
+    return f"{link.source} -> {link.target} ({link.address})"
+
+
+def link_facts(link: LinkResult) -> list[str]:
+    """What was measured of the link itself, before the first run and after the last."""
+    facts = []
+    if link.ceiling_Bps is not None:
+        after = "" if link.ceiling_end_Bps is None else f" ({rate(link.ceiling_end_Bps)} after)"
+        facts.append(f"ceiling {rate(link.ceiling_Bps)} MB/s{after}")
+    if link.rtt_ms is not None:
+        after = "" if link.rtt_end_ms is None else f" ({link.rtt_end_ms:.2f} after)"
+        facts.append(f"rtt {link.rtt_ms:.2f} ms{after}")
+    if link.connect_s is not None:
+        facts.append(f"ssh login {link.connect_s:.2f} s")
+    return facts
+
+
+def link_line(link: LinkResult) -> str:
+    return ", ".join([f"{link.name}: {ends(link)}", *link_facts(link)])
+
+
+def tree_size(result: Result) -> str:
+    """As in C(2 files, 20 MB)."""
+    parts = []
+    if result.files is not None:
+        parts.append(count(result.files, "file"))
+    if result.bytes is not None:
+        parts.append(show_bytes(result.bytes))
+    return ", ".join(parts) or "size unknown"
+
+
+def is_provisional(result: Result) -> bool:
+    return any(method.provisional for method in result.methods)
+
+
+def how_sure(result: Result) -> str:
+    """The number of blocks, and how many a firm verdict takes."""
+    if result.blocks == 0:
+        return "no complete block"
+    if result.blocks_needed is None:
+        return count(result.blocks, "block")
+    return f"{count(result.blocks, 'block')}: PROVISIONAL, a firm verdict takes {result.blocks_needed}"
+
+
+def result_line(result: Result) -> str:
+    if result.scenario == EMPTY:
+        return f"fixed cost of each method (an empty tree), {count(result.blocks, 'block')}"
+    separator = ": " if result.blocks == 0 else ", "
+    return f"{result.dataset} ({tree_size(result)}), {result.scenario} copy{separator}{how_sure(result)}"
+
+
+def advice_line(result: Result) -> str:
+    if result.recommended is None:
+        return f"no recommendation: {result.reason}"
+    return f"use {result.recommended}: {result.reason}"
+
+
+def by_time(result: Result) -> list[MethodResult]:
+    """Fastest first by median total_s, the disqualified last."""
+    return sorted(
+        result.methods, key=lambda m: (m.verdict == DISQUALIFIED, m.median_s is None, m.median_s or 0.0, m.label)
+    )
+
+
+def practical(result: Result) -> float:
+    """Ratio up to which a method counts as fast as the best: 1 + delta, delta being 5 % or the noise floor."""
+    return 1.0 + max(DELTA, result.noise_floor or 0.0)
+
+
+def notes(result: Result) -> list[str]:
+    """What the reader must know of the measurement itself, one sentence a line."""
+    lines = []
+    if result.noise_floor is not None:
+        lines.append(f"noise floor {_change(result.noise_floor, '')}: by that two runs of one method in a block differ")
+    if result.drift is not None:
+        interval = (
+            "" if result.drift_ci is None else f" ({_change(result.drift_ci[0])} to {_change(result.drift_ci[1])})"
+        )
+        lines.append(f"drift from the first block to the last {_change(result.drift)}{interval}")
+    for method in result.methods:
+        if method.outliers:
+            numbers = ", ".join(map(str, method.outliers))
+            many = len(method.outliers) != 1
+            lines.append(
+                f"{method.label}: {count(len(method.outliers), 'run')} far off the others: block{'s' * many} {numbers}"
+            )
+    if result.stopped:
+        lines.append(f"no more blocks: {result.stopped}")
+    return lines
+
+
+def _change(share: float, sign: str = "+") -> str:
+    """A share of 1 in per cent with its sign."""
+    digits = 0 if abs(share) >= 0.0995 else 1
+    return f"{100 * share:{sign}.{digits}f} %"
+
+
+MODEL_HEAD = ("method", "fixed s", "ms per file", "MB/s", "typical error", "trees")
+FORECAST_HEAD = ("method", "copied", "on the target's disk")
+
+
+def model_cells(model: Model) -> tuple[str, ...] | None:
+    """One line below L(MODEL_HEAD); null where the model has no figures. The rate is 1 / c, and none where no byte
+    was seen to cost anything."""
+    if model.a_s is None or model.b_s_per_file is None or model.c_s_per_byte is None:
+        return None
+    return (
+        model.label,
+        f"{model.a_s:.3f}",
+        f"{1e3 * model.b_s_per_file:.3g}",
+        rate(1.0 / model.c_s_per_byte) if model.c_s_per_byte > 0 else NONE,
+        UNKNOWN if model.residual is None else f"{100 * model.residual:.1f} %",
+        str(model.shapes),
+    )
+
+
+def forecasts(models: Sequence[Model], dash: str = " - ") -> list[tuple[str, list[tuple[str, ...]]]]:
+    """For each size that was asked for: a title and the lines below L(FORECAST_HEAD), the shortest time first."""
+    by_size: dict[tuple[int, int], list[tuple[str, Forecast]]] = {}
+    for model in models:
+        for forecast in model.forecasts:
+            by_size.setdefault((forecast.bytes, forecast.files), []).append((model.label, forecast))
+    tables: list[tuple[str, list[tuple[str, ...]]]] = []
+    for (size, files), group in sorted(by_size.items()):
+        group.sort(key=lambda item: item[1].total_s)
+        title = f"what {show_bytes(size)} in {count(files, 'file')} would take"
+        title += _extrapolated([forecast.extrapolation for _label, forecast in group])
+        lines: list[tuple[str, ...]] = [
+            (
+                label,
+                duration_with_interval(forecast.total_s, forecast.total_ci_s, dash),
+                duration_with_interval(forecast.durable_s, forecast.durable_ci_s, dash),
+            )
+            for label, forecast in group
+        ]
+        tables.append((title, lines))
+    return tables
+
+
+def _extrapolated(factors: Sequence[float]) -> str:
+    """As in C( (extrapolated 5000 times)); nothing within what was measured."""
+    least, most = (f"{factor:.2g}" if factor < 9.5 else f"{factor:.0f}" for factor in (min(factors), max(factors)))
+    if max(factors) <= 1:
+        return ""
+    return f" (extrapolated {most if least == most else f'{least} to {most}'} times)"
