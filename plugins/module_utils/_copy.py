@@ -331,8 +331,9 @@ class Run:
             ]
             return
         target.request("prepare", WORK_LIMIT_S, dest=params["dest"], scratch=params["scratch"])
-        self._set_cache(src, before, target, tree)
         target.request("flush", WORK_LIMIT_S, dest=tree)
+        # Last: what is read in between may push it out.
+        self._set_cache(src, before, target, tree)
         self._measure(commands, port, target, tree, bool(same_kernel))
         after = self._scan(
             src, params["verify"] == _tree.SHA256, before if params["cache"] != "as-is" else self._known()
@@ -435,18 +436,30 @@ class Run:
             )
 
     def _set_cache(self, src: str, manifest: _tree.Manifest, target: Target, tree: str) -> None:
-        wanted = self.params["cache"]
-        achieved: str | None = None
-        if wanted == "warm":
-            achieved = "warm" if _tree.warm(src, manifest) else None
-        elif wanted == "cold":
-            dropped = _counters.drop_page_cache(src)
-            achieved = (
-                "cold" if target.request("drop_page_cache", WORK_LIMIT_S, dest=tree)["dropped"] and dropped else None
-            )
-        self.record["cache"]["achieved"] = achieved
-        if achieved is None and wanted != "as-is":
-            _record.add_flag(self.record, f"cache-not-{wanted}")
+        """Put the page cache into the state asked for, and write down what the kernel says that it is."""
+        wanted, cache = self.params["cache"], self.record["cache"]
+        told = True
+        if wanted == _tree.WARM:
+            _tree.warm(src, manifest)
+        elif wanted == _tree.COLD:
+            told = _counters.drop_page_cache(src)
+            told = target.request("drop_page_cache", WORK_LIMIT_S, dest=tree)["dropped"] and told
+        seen = _tree.resident(src, manifest)
+        if wanted == _tree.COLD:
+            # Looking at the files has brought their inodes into memory.
+            told = _counters.drop_page_cache(src) and told
+        if not seen.total_bytes:
+            cache["achieved"] = wanted
+            return
+        cache["resident"] = None if seen.share is None else round(seen.share, 4)
+        if wanted == "as-is":
+            cache["achieved"] = seen.state
+        else:
+            cache["achieved"] = wanted if told and seen.state == wanted else None
+            if cache["achieved"] is None:
+                _record.add_flag(self.record, f"cache-not-{wanted}")
+        if seen.state is None:
+            _record.add_flag(self.record, "cache-unknown")
 
     def _measure(self, commands: Commands, port: int, target: Target, tree: str, same_kernel: bool) -> None:
         """Run the stages at both ends between two readings of the counters, and write down what that gave."""

@@ -97,7 +97,7 @@ def new_record() -> dict[str, Any]:
         "host_cpu": dict(end),
         "wire": {"tx_bytes": None, "rx_bytes": None, "retransmits": None, "basis": None},
         "verified": None,
-        "cache": {"requested": None, "achieved": None},
+        "cache": {"requested": None, "achieved": None, "resident": None},
     }
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _copy, _record
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _copy, _counters, _record, _target, _tree
 from ansible_collections.linkops.bulkcopy.plugins.modules import link_info, tar_nc, tar_ssh, tree_info
 
 from ..conftest import Programs
@@ -311,7 +311,52 @@ def test_what_was_not_verified_is_flagged(run_module: Run, options: dict[str, An
 @pytest.mark.parametrize("cache", ["warm", "as-is"])
 def test_the_state_of_the_cache_is_recorded(run_module: Run, options: dict[str, Any], cache: str) -> None:
     record = run_module(tar_ssh, cache=cache, **options)["record"]
-    assert record["cache"] == {"requested": cache, "achieved": None if cache == "as-is" else "warm"}
+    # The tree has just been written.
+    assert record["cache"] == {"requested": cache, "achieved": "warm", "resident": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("cache", "seen", "achieved", "flags"),
+    [
+        ("warm", (99, 100, 0), "warm", set()),
+        # Memory is too small for the tree.
+        ("warm", (98, 100, 0), None, {"cache-not-warm"}),
+        ("warm", (0, 100, 100), None, {"cache-not-warm", "cache-unknown"}),
+        ("warm", (0, 0, 0), "warm", set()),
+        ("cold", (1, 100, 0), "cold", set()),
+        # The kernel was told to forget, and did not.
+        ("cold", (2, 100, 0), None, {"cache-not-cold"}),
+        ("as-is", (0, 100, 0), "cold", set()),
+        ("as-is", (50, 100, 0), "partly-warm", set()),
+        ("as-is", (50, 100, 50), None, {"cache-unknown"}),
+        ("as-is", (0, 0, 0), "as-is", set()),
+    ],
+)
+def test_the_cache_is_what_the_kernel_says_and_not_what_was_asked_for(
+    run_module: Run,
+    options: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    cache: str,
+    seen: tuple[int, int, int],
+    achieved: str | None,
+    flags: set[str],
+) -> None:
+    monkeypatch.setattr(_counters, "drop_page_cache", lambda _path: True)
+    monkeypatch.setattr(_target.Target, "request", dropping(_target.Target.request))
+    monkeypatch.setattr(_tree, "resident", lambda _root, _manifest: _tree.Residency(*seen))
+    record = run_module(tar_ssh, cache=cache, **options)["record"]
+    resident = None if seen[2] or not seen[1] else seen[0] / seen[1]
+    assert record["cache"] == {"requested": cache, "achieved": achieved, "resident": resident}
+    assert {flag for flag in record["flags"] if flag.startswith("cache-")} == flags
+
+
+def dropping(request: Any) -> Any:
+    """The agent's answers, without its making this machine forget everything."""
+
+    def answer(target: _target.Target, name: str, *more: Any, **arguments: Any) -> Any:
+        return {"dropped": True} if name == "drop_page_cache" else request(target, name, *more, **arguments)
+
+    return answer
 
 
 def test_a_saved_list_spares_reading_the_source(run_module: Run, options: dict[str, Any], tmp_path: Path) -> None:
