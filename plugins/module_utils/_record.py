@@ -75,6 +75,7 @@ def new_record() -> dict[str, Any]:
             "directories": None,
             "bytes": None,
             "compressibility": None,
+            "compressibility_basis": None,
             "digest": None,
         },
         "method": {

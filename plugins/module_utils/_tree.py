@@ -13,6 +13,7 @@ import json
 import mmap
 import os
 import stat
+import subprocess
 import zlib
 from typing import Any, Iterable, Iterator, NamedTuple, Union
 
@@ -423,24 +424,54 @@ def _holder(top: bytes, path: bytes) -> bytes:
 
 _SAMPLE_FILES = 64
 _SAMPLE_BYTES = 1 << 16
+_COMPRESSOR_LIMIT_S = 60.0
 
 
-def compressibility(root: Path, manifest: Manifest) -> float | None:
-    """How small the content becomes: compressed size by size of the first 64 KiB of up to 64 files spread over the
-    tree by bytes (zlib, level 1). Null where there is no content. Raises OSError."""
+class Compressibility(NamedTuple):
+    """How small content becomes: compressed size by size. V(1.0) does not compress at all. C(basis) is what compressed
+    it, V(zstd -1) or V(zlib -1). Both are null where there is no content."""
+
+    value: float | None
+    basis: str | None
+
+
+def compressibility(root: Path, manifest: Manifest, zstd: str | None) -> Compressibility:
+    """Compress the first 64 KiB of up to 64 files spread over the tree by bytes, one behind the other, with the program
+    C(zstd) at level 1; where it is null or fails, with zlib at level 1. Raises OSError."""
     top = os.fsencode(root)
     files = [(path, entry.size) for path, entry in sorted(manifest.entries.items()) if entry.kind == "f" and entry.size]
     total = sum(size for _path, size in files)
     step, due, passed = total / float(_SAMPLE_FILES), 0.0, 0
-    before = after = 0
+    sample = bytearray()
     for path, size in files:
         passed += size
         if passed > due:
-            piece = next(read_whole(os.path.join(top, path)), b"")[:_SAMPLE_BYTES]
-            before += len(piece)
-            after += len(zlib.compress(piece, 1))
+            sample += next(read_whole(os.path.join(top, path)), b"")[:_SAMPLE_BYTES]
             due = max(due + step, float(passed))
-    return round(after / before, 4) if before else None
+    if not sample:
+        return Compressibility(None, None)
+    size_after, basis = _zstd_bytes(zstd, bytes(sample)), "zstd -1"
+    if size_after is None:
+        size_after, basis = len(zlib.compress(sample, 1)), "zlib -1"
+    return Compressibility(round(size_after / len(sample), 4), basis)
+
+
+def _zstd_bytes(zstd: str | None, sample: bytes) -> int | None:
+    if zstd is None:
+        return None
+    try:
+        done = subprocess.run(
+            [zstd, "-1", "-c"],
+            input=sample,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_COMPRESSOR_LIMIT_S,
+            start_new_session=True,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return len(done.stdout) if done.returncode == 0 else None
 
 
 class Comparison(NamedTuple):

@@ -69,7 +69,8 @@ class Bench:
         space: dict[str, Any] | None = None,
         resumed: bool = False,
     ) -> None:
-        tree = {"path": "/srv/mine", "files": 2, "directories": 1, "bytes": 100, "compressibility": 1.0, "digest": "d"}
+        tree = {"path": "/srv/mine", "files": 2, "directories": 1, "bytes": 100, "digest": "d"}
+        tree.update(compressibility=1.0, compressibility_basis="zstd -1")
         self.campaign.save(
             {
                 "schema": 1,
@@ -187,6 +188,7 @@ def test_lays_what_the_campaign_knows_over_the_record(bench: Bench) -> None:
         "directories": 1,
         "bytes": 100,
         "compressibility": 1.0,
+        "compressibility_basis": "zstd -1",
         "digest": "d",
     }
     assert row["method"] == {

@@ -164,13 +164,38 @@ def test_digests_show_equality_at_once(tree: Path) -> None:
     assert not _tree.quick_match(manifest, manifest.digest, manifest.meta_digest)
 
 
-def test_compressibility_of_the_two_extremes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", [shutil.which("zstd"), None])
+def test_compressibility_of_the_two_extremes(tmp_path: Path, program: str | None) -> None:
+    def measured() -> tuple[float | None, str | None]:
+        return _tree.compressibility(tmp_path, _tree.scan(tmp_path), program)
+
+    basis = "zstd -1" if program else "zlib -1"
     (tmp_path / "random").write_bytes(os.urandom(100_000))
-    assert _tree.compressibility(tmp_path, _tree.scan(tmp_path)) == pytest.approx(1.0, abs=0.01)
+    assert measured() == (pytest.approx(1.0, abs=0.01), basis)
     (tmp_path / "random").write_bytes(bytes(100_000))
-    assert _tree.compressibility(tmp_path, _tree.scan(tmp_path)) == pytest.approx(0.0, abs=0.02)
+    assert measured() == (pytest.approx(0.0, abs=0.02), basis)
     (tmp_path / "random").write_bytes(b"")
-    assert _tree.compressibility(tmp_path, _tree.scan(tmp_path)) is None
+    assert measured() == (None, None)
+
+
+@pytest.mark.parametrize("program", ["zstd", "gzip"])
+def test_compressibility_is_what_the_program_makes_of_it(tmp_path: Path, program: str) -> None:
+    """A small text: the sample is all of it."""
+    if shutil.which(program) is None:
+        pytest.skip(f"no {program} here")
+    text = b"".join(b"%d squared is %d\n" % (number, number * number) for number in range(2000))
+    (tmp_path / "text").write_bytes(text)
+    found = _tree.compressibility(tmp_path, _tree.scan(tmp_path), shutil.which("zstd") if program == "zstd" else None)
+    with open(tmp_path / "text", "rb") as stream:
+        size = len(subprocess.run([program, "-1"], stdin=stream, stdout=subprocess.PIPE, check=True).stdout)
+    # The headers of gzip's stream and of zlib's differ by a few bytes.
+    assert found.value == pytest.approx(size / len(text), abs=30 / len(text))
+
+
+def test_a_zstd_that_fails_leaves_it_to_zlib(tmp_path: Path) -> None:
+    (tmp_path / "zeros").write_bytes(bytes(1000))
+    assert _tree.compressibility(tmp_path, _tree.scan(tmp_path), "/bin/false").basis == "zlib -1"
+    assert _tree.compressibility(tmp_path, _tree.scan(tmp_path), "/no/such/zstd").basis == "zlib -1"
 
 
 def forget(path: Path, offset: int = 0, length: int = 0) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -364,6 +365,7 @@ def test_a_saved_list_spares_reading_the_source(run_module: Run, options: dict[s
     assert listed["changed"] is True
     assert (listed["tree"]["files"], listed["tree"]["directories"], listed["tree"]["bytes"]) == (4, 1, 300_007)
     assert listed["tree"]["compressibility"] == pytest.approx(1.0, abs=0.01)
+    assert listed["tree"]["compressibility_basis"] == ("zstd -1" if shutil.which("zstd") else "zlib -1")
     assert run_module(tree_info, path=options["src"], manifest=str(tmp_path / "list"))["changed"] is False
     record = run_module(tar_ssh, manifest=str(tmp_path / "list"), **options)["record"]
     assert record["dataset"]["digest"] == listed["tree"]["digest"]
