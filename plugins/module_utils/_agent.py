@@ -153,6 +153,8 @@ class Agent:
         self.host_before: _counters.HostCpu | None = None
         self.manifest: _tree.Manifest | None = None
         self.listener = _counters.sshd_listener(os.getpid())
+        self.device = _counters.session_device(os.environ.get("SSH_CONNECTION", ""))
+        self.meter = _counters.Meter(self.device)
 
     def hello(self) -> dict[str, Any]:
         connection = os.environ.get("SSH_CONNECTION", "").split()
@@ -235,8 +237,17 @@ class Agent:
         except OSError as error:
             raise Refusal(f"cannot listen on {address}: {error.strerror or error}") from error
 
+    def ping(self) -> dict[str, Any]:
+        return {}
+
+    def carried(self) -> dict[str, Any]:
+        """What the session's device has carried since the last C(carried) or C(begin); null where it is not known."""
+        carried, self.meter = self.meter.read(), _counters.Meter(self.device)
+        return {"carried": carried and carried._asdict()}
+
     def begin(self, expected_sessions: int) -> dict[str, Any]:
         """Start counting what a copy costs this host."""
+        self.meter = _counters.Meter(self.device)
         self.host_before = _counters.host_cpu()
         self.sessions = _counters.Sessions(self.listener, expected_sessions)
         self.sessions.start()
@@ -287,9 +298,10 @@ class Agent:
         }
 
     def finish(self, flush: str | None) -> dict[str, Any]:
-        """Stop counting: the CPU time of the ssh sessions that ended since C(begin), and both host readings. The
-        filesystem of C(flush) is written out at once, not only when the sessions have gone; C(flushed_ago_s) is how long
+        """Stop counting: what the session's device carried and the CPU time of the ssh sessions that ended since
+        C(begin), and both host readings. The filesystem of C(flush) is written out at once, not only when the sessions have gone; C(flushed_ago_s) is how long
         ago that was done, and null where it was not asked for or not possible."""
+        carried = self.meter.read()
         host_after = _counters.host_cpu()
         flushed: float | None = None
         if flush is not None:
@@ -301,6 +313,7 @@ class Agent:
         return {
             "sessions": reading._asdict(),
             "host_cpu": _counters.host_cpu_between(self.host_before, host_after, None),
+            "carried": carried and carried._asdict(),
             "flushed_ago_s": None if flushed is None else time.monotonic() - flushed,
         }
 
@@ -342,6 +355,8 @@ _REQUESTS = [
     "flush",
     "drop_page_cache",
     "free_port",
+    "ping",
+    "carried",
     "begin",
     "start",
     "wait",

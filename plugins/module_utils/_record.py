@@ -96,7 +96,15 @@ def new_record() -> dict[str, Any]:
         "throughput_Bps": None,
         "cpu": dict(end),
         "host_cpu": dict(end),
-        "wire": {"tx_bytes": None, "rx_bytes": None, "retransmits": None, "basis": None},
+        "wire": {
+            "tx_bytes": None,
+            "rx_bytes": None,
+            "retransmits": None,
+            "basis": None,
+            "foreign_bytes": None,
+            "rtt_ms": {"before": None, "after": None},
+            "ends": dict(end),
+        },
         "verified": None,
         "cache": {"requested": None, "achieved": None, "resident": None},
     }
@@ -139,7 +147,9 @@ def mark_impossible(record: dict[str, Any]) -> None:
     ceiling, throughput = record["link"]["ceiling_Bps"], record["throughput_Bps"]
     if ceiling and throughput and throughput > (1 + ABOVE_CEILING_SHARE) * ceiling:
         add_flag(record, ABOVE_CEILING)
-    sent = record["wire"]["tx_bytes"]
+    # What was taken off for steady traffic is an estimate; what either end counted in all is not.
+    ends = (record["wire"]["ends"]["source"], "tx_bytes"), (record["wire"]["ends"]["target"], "rx_bytes")
+    sent = min([end[field] for end, field in ends if end], default=record["wire"]["tx_bytes"])
     if record["status"] == "ok" and sent is not None and sent < dataset["bytes"]:
         add_flag(record, WIRE_TOO_SMALL)
 

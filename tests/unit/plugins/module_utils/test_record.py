@@ -54,6 +54,23 @@ def test_what_physics_does_not_allow_is_flagged(
     assert record["flags"] == flags
 
 
+def test_what_was_taken_off_for_other_traffic_is_not_missing() -> None:
+    """It is an estimate; the devices' own counts are not."""
+    record = {**_record.new_record(), **FULL}
+    record["wire"].update(
+        tx_bytes=900,
+        ends={
+            "source": {"device": "eth0", "tx_bytes": 1500, "rx_bytes": 0},
+            "target": {"device": "eth0", "tx_bytes": 0, "rx_bytes": 1001},
+        },
+    )
+    _record.mark_impossible(record)
+    assert record["flags"] == []
+    record["wire"]["ends"]["target"]["rx_bytes"] = 999
+    _record.mark_impossible(record)
+    assert record["flags"] == ["wire-too-small"]
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -92,6 +92,29 @@ def test_a_copy_is_made_verified_and_measured(run_module: Run, options: dict[str
     assert "no-sshd-listener" in record["flags"]
 
 
+@pytest.mark.parametrize("module", [tar_ssh, tar_nc])
+def test_both_ends_count_what_crosses_the_wire(
+    run_module: Run, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, module: Any
+) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "127.0.0.1 50000 127.0.0.1 22")
+    record = run_module(module, **options)["record"]
+    wire = record["wire"]
+    assert (wire["ends"]["source"]["device"], wire["ends"]["target"]["device"]) == ("lo", "lo")
+    assert wire["basis"] == "both-devices"
+    assert wire["tx_bytes"] <= min(wire["ends"]["source"]["tx_bytes"], wire["ends"]["target"]["rx_bytes"])
+    assert wire["foreign_bytes"] == wire["ends"]["source"]["tx_bytes"] - wire["tx_bytes"]
+    assert wire["rtt_ms"]["before"] > 0
+    assert wire["rtt_ms"]["after"] > 0
+    assert "one-end-counted" not in record["flags"]
+
+
+def test_one_end_s_count_is_said_to_be_one(run_module: Run, options: dict[str, Any]) -> None:
+    record = run_module(tar_ssh, **options)["record"]
+    assert (record["wire"]["basis"], record["wire"]["foreign_bytes"]) == ("device", None)
+    assert record["wire"]["ends"]["target"] is None
+    assert "one-end-counted" in record["flags"]
+
+
 def test_netcat_copies_too(run_module: Run, options: dict[str, Any], tree: Path) -> None:
     record = run_module(tar_nc, compression="gzip", **options)["record"]
     assert (record["status"], record["message"]) == ("ok", "")
