@@ -151,6 +151,7 @@ class Agent:
         self.pipeline: Pipeline | None = None
         self.sessions: _counters.Sessions | None = None
         self.host_before: _counters.HostCpu | None = None
+        self.own_before_s = 0.0
         self.manifest: _tree.Manifest | None = None
         self.listener = _counters.sshd_listener(os.getpid())
         self.device = _counters.session_device(os.environ.get("SSH_CONNECTION", ""))
@@ -247,6 +248,7 @@ class Agent:
 
     def begin(self, expected_sessions: int) -> dict[str, Any]:
         """Start counting what a copy costs this host."""
+        self.own_before_s = time.process_time()
         self.meter = _counters.Meter(self.device)
         self.host_before = _counters.host_cpu()
         self.sessions = _counters.Sessions(self.listener, expected_sessions)
@@ -298,11 +300,13 @@ class Agent:
         }
 
     def finish(self, flush: str | None) -> dict[str, Any]:
-        """Stop counting: what the session's device carried and the CPU time of the ssh sessions that ended since
-        C(begin), and both host readings. The filesystem of C(flush) is written out at once, not only when the sessions have gone; C(flushed_ago_s) is how long
-        ago that was done, and null where it was not asked for or not possible."""
+        """Stop counting: what the session's device carried, the CPU time of the ssh sessions that ended, and our own
+        (C(own_s)), all since C(begin), and both host readings. The filesystem of C(flush) is written out at once, not
+        only when the sessions have gone; C(flushed_ago_s) is how long ago that was done, and null where it was not asked
+        for or not possible."""
         carried = self.meter.read()
         host_after = _counters.host_cpu()
+        own_s = time.process_time() - self.own_before_s
         flushed: float | None = None
         if flush is not None:
             with contextlib.suppress(OSError):
@@ -314,6 +318,7 @@ class Agent:
             "sessions": reading._asdict(),
             "host_cpu": _counters.host_cpu_between(self.host_before, host_after, None),
             "carried": carried and carried._asdict(),
+            "own_s": own_s,
             "flushed_ago_s": None if flushed is None else time.monotonic() - flushed,
         }
 

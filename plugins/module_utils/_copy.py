@@ -211,14 +211,15 @@ class CopyMethod:
 class Measured(NamedTuple):
     """What running the stages gave. Null: C(wall_s) where the end at the far end is not known, C(durable_s) where the
     target was not written out, C(counted) (the agent's C(finish)) where the session was lost, and C(lost) where it was
-    not. C(host) are the source's counters before and after, C(carried) is what its device did meanwhile, and
-    C(round_trips_ms) was measured before and after."""
+    not. C(own_s) is the CPU time that this process took meanwhile, C(host) are the source's counters before and after,
+    C(carried) is what its device did meanwhile, and C(round_trips_ms) was measured before and after."""
 
     setup_s: float
     wall_s: float | None
     durable_s: float | None
     finished: bool
     lost: Ended | None
+    own_s: float
     host: tuple[_counters.HostCpu | None, _counters.HostCpu | None]
     carried: _counters.Carried | None
     round_trips_ms: tuple[float, float | None]
@@ -509,6 +510,7 @@ class Run:
         params = self.params
         round_trip_before_ms, round_trip_after_ms = target.round_trip_ms(), None
         target.request("begin", expected_sessions=self.method.sessions)
+        own_before_s = time.process_time()
         host_before, meter = _counters.host_cpu(), _counters.Meter(self.record["link"]["device"])
         setup_s = 0.0
         if commands.target:
@@ -528,6 +530,7 @@ class Run:
         # After a timeout the network may be dead; a live one answers at once.
         patience_s = _PATIENCE_S if finished else _AFTER_FAILURE_S
         ended, carried, host_after = pipeline.ended, meter.read(), _counters.host_cpu()
+        own_s = time.process_time() - own_before_s
         counted: dict[str, Any] | None = None
         flushed: float | None = None
         lost: Ended | None = None
@@ -540,6 +543,7 @@ class Run:
                 far = target.request("wait", left_s + patience_s, timeout_s=left_s)
                 answered = time.monotonic()
                 carried, host_after = meter.read(), _counters.host_cpu()
+                own_s = time.process_time() - own_before_s
                 self.far_results = far["stages"]
                 # A receiver that had to be ended because ours had failed is not a timeout of its own.
                 finished = finished and (far["finished"] or failed)
@@ -560,6 +564,7 @@ class Run:
             durable_s=None if flushed is None else setup_s + flushed - start,
             finished=finished,
             lost=lost,
+            own_s=own_s,
             host=(host_before, host_after),
             carried=carried,
             round_trips_ms=(round_trip_before_ms, round_trip_after_ms),
@@ -588,8 +593,10 @@ class Run:
             _record.add_flag(record, "one-end-counted")
         if _counters.shared_the_wire(record["wire"], record["link"]["mtu"]):
             _record.add_flag(record, _counters.FOREIGN_TRAFFIC)
+        record["measuring"]["module_s"] = round(measured.own_s, 6)
         record["host_cpu"]["source"] = _counters.host_cpu_between(*measured.host, same_kernel)
         if counted is not None:
+            record["measuring"]["agent_s"] = round(counted["own_s"], 6)
             record["host_cpu"]["target"] = counted["host_cpu"] and dict(counted["host_cpu"], shared=same_kernel)
         self._charge_cpu(results, counted and counted["sessions"], record["wall_s"])
 

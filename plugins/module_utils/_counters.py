@@ -21,6 +21,9 @@ PROC = "/proc"
 #: How often the sessions of sshd are looked at while a copy runs.
 _SAMPLE_S = 0.05
 
+#: The share of a core that looking may take.
+_SAMPLE_SHARE = 0.005
+
 #: How long an ended session may take to be reaped by its listener.
 _REAP_LIMIT_S = 3.0
 
@@ -418,6 +421,12 @@ def drop_page_cache(path: str) -> bool:
     return True
 
 
+def sample_pause_s(spent_s: float) -> float:
+    """How long to pause after a look at the sessions that took C(spent_s) of a core. A kernel without a list of children
+    (before 3.5, or built so) has every process of the host read."""
+    return max(_SAMPLE_S, spent_s / _SAMPLE_SHARE)
+
+
 class SessionsReading(NamedTuple):
     """CPU seconds of the ssh sessions that ended while sampling, and the flags that say why there are none."""
 
@@ -450,8 +459,11 @@ class Sessions:
             self._thread.start()
 
     def _sample(self) -> None:
-        while not self._stop.wait(_SAMPLE_S):
+        pause_s = _SAMPLE_S
+        while not self._stop.wait(pause_s):
+            began = time.thread_time()
             self._look()
+            pause_s = sample_pause_s(time.thread_time() - began)
 
     def _look(self) -> frozenset[int]:
         now = children(self.listener or 0, self.proc)

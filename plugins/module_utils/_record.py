@@ -96,6 +96,7 @@ def new_record() -> dict[str, Any]:
         "throughput_Bps": None,
         "cpu": dict(end),
         "host_cpu": dict(end),
+        "measuring": {"agent_s": None, "module_s": None},
         "wire": {
             "tx_bytes": None,
             "rx_bytes": None,

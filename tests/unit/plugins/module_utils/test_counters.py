@@ -361,6 +361,10 @@ class TestSessions:
         proc.children(10)
         assert sessions.finish() == (None, None, ["foreign-session"])
 
+    @pytest.mark.parametrize(("spent_s", "pause_s"), [(0.00002, 0.05), (0.0003, 0.06), (0.01, 2.0)])
+    def test_looking_takes_half_a_percent_of_a_core_at_most(self, spent_s: float, pause_s: float) -> None:
+        assert _counters.sample_pause_s(spent_s) == pytest.approx(pause_s)
+
     def test_without_a_listener_there_is_no_figure(self) -> None:
         sessions = Sessions(None, 1)
         sessions.start()

@@ -87,6 +87,8 @@ def test_a_copy_is_made_verified_and_measured(run_module: Run, options: dict[str
     assert record["total_s"] == record["wall_s"] <= record["durable_s"]
     assert record["throughput_Bps"] == pytest.approx(300_007 / record["total_s"], rel=1e-3)
     assert record["cpu"]["source"]["basis"] == "rusage"
+    assert record["measuring"]["module_s"] > 0
+    assert record["measuring"]["agent_s"] > 0
     # There is no sshd here, so there is no figure, and the record says why.
     assert record["cpu"]["target"] is None
     assert "no-sshd-listener" in record["flags"]
@@ -298,6 +300,7 @@ def test_a_lost_session_does_not_cost_what_was_measured(
     assert result["msg"].startswith("the session on target 127.0.0.1 was lost during the copy")
     assert [(stage["end"], stage["rc"]) for stage in record["stages"]] == [("source", 0), ("source", 0)]
     assert record["cpu"]["source"]["user_s"] >= 0
+    assert (record["measuring"]["agent_s"], record["wire"]["rtt_ms"]["after"]) == (None, None)
     # When the receiver ended is not known.
     assert (record["wall_s"], record["total_s"], record["durable_s"], record["cpu"]["target"]) == (None,) * 4
     assert {"session-lost", "not-flushed"} <= set(record["flags"])
