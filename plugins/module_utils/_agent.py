@@ -20,7 +20,8 @@ import time
 import traceback
 from typing import Any, Callable
 
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _counters, _tree
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _counters, _fingerprint, _tree
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._fingerprint import existing_parent, room
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._pipeline import Pipeline, stage_environment
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import escape
 
@@ -72,25 +73,39 @@ def ask(argv: list[str], timeout_s: float = 10.0) -> dict[str, Any]:
     return {"rc": done.returncode, "output": escape((done.stdout + done.stderr)[:_ANSWER_BYTES])}
 
 
-def existing_parent(path: str) -> str:
-    """C(path), or the nearest directory above it that exists."""
-    while not os.path.lexists(path):
-        above = os.path.dirname(path)
-        if above == path:
-            break
-        path = above
-    return path
+#: What copies are made with, and how each program is asked for its version; null for one that does not tell.
+_PROGRAMS: dict[str, str | None] = {
+    "ssh": "-V",
+    "scp": None,
+    "rsync": "--version",
+    "tar": "--version",
+    "gzip": "--version",
+    "pigz": "--version",
+    "bzip2": "--version",
+    "xz": "--version",
+    "zstd": "--version",
+    "lz4": "--version",
+    "nc": None,
+    "iperf3": "--version",
+}
 
 
-def room(path: str) -> dict[str, Any]:
-    """Free space for us on the filesystem that has, or would have, C(path). C(inodes) is null where the filesystem has
-    no fixed number of them."""
-    status = os.statvfs(existing_parent(path))
-    return {
-        "bytes": status.f_bavail * status.f_frsize,
-        "inodes": status.f_favail if status.f_files else None,
-        "block_bytes": status.f_frsize,
-    }
+def programs() -> dict[str, dict[str, str | None]]:
+    """Path and version (the first line that it prints) of each of C(_PROGRAMS) that is here."""
+    found: dict[str, dict[str, str | None]] = {}
+    for name, path in which(list(_PROGRAMS)).items():
+        option = _PROGRAMS[name]
+        if path is None:
+            continue
+        answer = ask([path, option]) if option else None
+        lines = answer["output"].splitlines() if answer and answer["rc"] == 0 else []
+        found[name] = {"path": path, "version": next((line.strip() for line in lines if line.strip()), None)}
+    return found
+
+
+def fingerprint(path: str | None, address: str | None) -> dict[str, Any]:
+    """C(_fingerprint.fingerprint) with our C(programs)."""
+    return dict(_fingerprint.fingerprint(path, address), programs=programs())
 
 
 def host_facts() -> dict[str, Any]:
@@ -322,6 +337,10 @@ class Agent:
             "flushed_ago_s": None if flushed is None else time.monotonic() - flushed,
         }
 
+    def fingerprint(self, path: str | None) -> dict[str, Any]:
+        """This host, with the filesystem of C(path) and the device on the way back to the peer."""
+        return fingerprint(path, self.hello()["peer"])
+
     def room(self, dest: str) -> dict[str, Any]:
         return room(dest)
 
@@ -366,6 +385,7 @@ _REQUESTS = [
     "start",
     "wait",
     "finish",
+    "fingerprint",
     "room",
     "scan",
     "manifest_rows",

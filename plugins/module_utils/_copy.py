@@ -141,6 +141,10 @@ class Host:
         told = {name: self.version(name) for name in sorted(self._used)}
         return {name: version for name, version in told.items() if version}
 
+    def paths(self) -> dict[str, str]:
+        """Where the programs are that were found and taken."""
+        return dict(sorted(self._used.items()))
+
 
 class Commands(NamedTuple):
     """What a method runs: argv lists of the stages on the source, each feeding the next; those on the target, started
@@ -330,6 +334,9 @@ class Run:
             self.here.versions(),
             **{"target " + name: version for name, version in there.versions().items()},
             **(commands.versions or {}),
+        )
+        self.record["method"]["paths"] = dict(
+            self.here.paths(), **{"target " + name: path for name, path in there.paths().items()}
         )
         if self.module.check_mode:
             self.record["status"] = _record.PLANNED

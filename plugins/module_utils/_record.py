@@ -85,6 +85,7 @@ def new_record() -> dict[str, Any]:
             "encrypted": None,
             "streams": None,
             "versions": {},
+            "paths": {},
             "ssh": None,
         },
         "scenario": None,

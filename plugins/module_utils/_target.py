@@ -16,10 +16,17 @@ import threading
 import time
 from typing import Any, Iterable, NamedTuple
 
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _agent, _counters, _pipeline, _record, _tree
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import (
+    _agent,
+    _counters,
+    _fingerprint,
+    _pipeline,
+    _record,
+    _tree,
+)
 
 #: What the agent is made of, in the order in which one imports the other.
-_AGENT_PARTS = (_record, _pipeline, _counters, _tree, _agent)
+_AGENT_PARTS = (_record, _pipeline, _counters, _tree, _fingerprint, _agent)
 
 CONNECT_TIMEOUT_S = 10
 

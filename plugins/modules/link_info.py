@@ -38,6 +38,10 @@ options:
     description:
       - Scratch directory on the target whose marker file is compared with O(scratch_token).
     type: str
+  data_dir:
+    description:
+      - Directory on the source, there or yet to be made, whose filesystem RV(source.fingerprint) describes.
+    type: path
 seealso:
   - module: linkops.bulkcopy.tree_info
 """
@@ -103,8 +107,22 @@ source:
   description: Facts of the source, C(hostname), C(user), C(kernel), C(python) and C(boot_id) among them.
   returned: success
   type: dict
+  contains:
+    fingerprint:
+      description:
+        - What of the host may make its copies fast or slow; what is not known is null. But for C(room) it is the same
+          after a reboot.
+        - C(kernel), C(architecture), C(os), C(python), C(memory_bytes); C(cpu) with C(model), C(cores) online,
+          C(governor) and those C(flags) that ciphers and checksums use; C(cpu_limit.cores) of the control group, null
+          for none; C(virtualisation) as C(systemd-detect-virt) calls it.
+        - C(filesystem) with C(type), C(options) and the C(device)'s C(kind) and whether it is C(rotational), and
+          C(room) with free C(bytes) and C(inodes), both of O(data_dir) here and of O(scratch_dir) on the target.
+        - C(nic) with C(device), C(driver), C(speed_mbit), C(mtu) and C(qdisc) of the device on the route to the other
+          end; C(tcp), the kernel's settings for TCP; C(programs), C(path) and C(version) of each that is installed.
+      type: dict
 target:
-  description: The same of the target, and C(room), the free C(bytes) and C(inodes) at O(scratch_dir).
+  description: The same of the target, C(fingerprint) included, and C(room), the free C(bytes) and C(inodes) at
+    O(scratch_dir).
   returned: success
   type: dict
 """
@@ -195,14 +213,19 @@ def look(module: AnsibleModule, ssh: Ssh, program: str, target: Target) -> dict[
         },
         "ssh": negotiated(_agent.ask(verbose.argv(program, ["true"]), 30.0)["output"]),
         "flags": flags,
-        "source": _agent.host_facts(),
-        "target": hello,
+        "source": dict(_agent.host_facts(), fingerprint=_agent.fingerprint(module.params["data_dir"], ssh.address)),
+        "target": dict(hello, fingerprint=target.request("fingerprint", path=scratch_dir)),
     }
 
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec=dict(CONNECTION_OPTIONS, scratch_dir={"type": "str"}, ceiling_s={"type": "int", "default": 0}),
+        argument_spec=dict(
+            CONNECTION_OPTIONS,
+            scratch_dir={"type": "str"},
+            data_dir={"type": "path"},
+            ceiling_s={"type": "int", "default": 0},
+        ),
         supports_check_mode=True,
     )
     ssh = ssh_of(module.params)

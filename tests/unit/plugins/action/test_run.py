@@ -127,7 +127,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 def record(status: str = "ok", **more: Any) -> dict[str, Any]:
     data = new_record()
     data.update(status=status, setup_s=0.0, wall_s=2.0, total_s=2.0, throughput_Bps=50.0, **more)
-    data["method"].update(encrypted=True, streams=1, versions={"ssh": "9"})
+    data["method"].update(encrypted=True, streams=1, versions={"ssh": "9"}, paths={"ssh": "/usr/bin/ssh"})
     return data
 
 
@@ -198,6 +198,7 @@ def test_lays_what_the_campaign_knows_over_the_record(bench: Bench) -> None:
         "encrypted": True,
         "streams": 1,
         "versions": {"ssh": "9"},
+        "paths": {"ssh": "/usr/bin/ssh"},
         "ssh": SSH,
     }
     assert {key: row[key] for key in ("warmup", "block", "position", "replica", "seed", "scenario")} == {

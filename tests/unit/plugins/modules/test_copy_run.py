@@ -88,6 +88,8 @@ def test_a_copy_is_made_verified_and_measured(run_module: Run, options: dict[str
     assert record["throughput_Bps"] == pytest.approx(300_007 / record["total_s"], rel=1e-3)
     assert record["cpu"]["source"]["basis"] == "rusage"
     assert record["measuring"]["module_s"] > 0
+    assert set(record["method"]["versions"]) <= set(record["method"]["paths"]) == {"ssh", "tar", "target tar"}
+    assert record["method"]["paths"]["tar"] == record["stages"][0]["argv"][0]
     assert record["measuring"]["agent_s"] > 0
     # There is no sshd here, so there is no figure, and the record says why.
     assert record["cpu"]["target"] is None
@@ -476,6 +478,14 @@ def test_link_info_measures_and_names(
     assert result["link"]["device"] == "lo"
     assert result["link"]["connect_s"] > 0
     assert result["target"]["room"]["bytes"] > 0
+    here, there = result["source"]["fingerprint"], result["target"]["fingerprint"]
+    # Both ends are this machine, which only told the source a route and the target a directory.
+    assert (here["nic"]["device"], here["filesystem"]["type"]) == ("lo", None)
+    assert (there["nic"]["device"], there["filesystem"]["type"]) != (None, None)
+    assert set(here) == set(there)
+    assert (here["kernel"], here["cpu"], here["tcp"]) == (there["kernel"], there["cpu"], there["tcp"])
+    with_data = run_module(link_info, data_dir=scratch["dest"], **looked)["source"]["fingerprint"]
+    assert with_data["filesystem"] == there["filesystem"]
     assert result["flags"] == []
     monkeypatch.setenv("FAKE_SSH_NOISE", "hello")
     assert run_module(link_info, **looked)["flags"] == ["shell-not-clean"]
