@@ -529,3 +529,43 @@ def test_without_iperf3_the_ceiling_is_null_and_says_why(
     )
     result = run_module(link_info, ceiling_s=1, **looked)
     assert (result["link"]["ceiling_Bps"], result["flags"]) == (None, ["no-iperf3"])
+    assert result["link"]["streams_Bps"] == {"1": None, "4": None}
+
+
+#: A server listens once; a client says 8 Mbit/s for each of its streams, or nothing.
+FAKE_IPERF = f"""#!{os.path.realpath(sys.executable)}
+import json, socket, sys
+words = sys.argv[1:]
+host, port = words[words.index("--bind" if "--server" in words else "--client") + 1], int(words[words.index("--port") + 1])
+if "--server" in words:
+    socket.create_server((host, port)).accept()
+else:
+    socket.create_connection((host, port)).close()
+    streams = int(words[words.index("--parallel") + 1])
+    if streams not in FAILING:
+        print(json.dumps({{"end": {{"sum_received": {{"bits_per_second": 8e6 * streams}}}}}}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("failing", "ceiling", "rates", "flags"),
+    [
+        ((), 4_000_000, {"1": 1_000_000, "4": 4_000_000}, []),
+        ((4,), 1_000_000, {"1": 1_000_000, "4": None}, ["streams-not-measured"]),
+        ((1, 4), None, {"1": None, "4": None}, ["ceiling-not-measured"]),
+    ],
+)
+def test_the_ceiling_is_the_largest_of_the_rates(
+    run_module: Run,
+    scratch: dict[str, Any],
+    programs: Programs,
+    failing: tuple[int, ...],
+    ceiling: int | None,
+    rates: dict[str, int | None],
+    flags: list[str],
+) -> None:
+    programs.add("iperf3", FAKE_IPERF.replace("FAILING", repr(failing)))
+    looked = {key: scratch[key] for key in ("address", "target_python", "scratch_token")}
+    result = run_module(link_info, ceiling_s=1, **looked)
+    assert (result["link"]["ceiling_Bps"], result["link"]["streams_Bps"]) == (ceiling, rates)
+    assert result["flags"] == flags
