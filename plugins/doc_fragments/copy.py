@@ -48,12 +48,13 @@ options:
     default: sha256
   cache:
     description:
-      - The state of the page cache before the copy.
+      - The state of the page cache before the copy. The record has what the kernel says of the source then, as
+        C(cache.achieved), and the share of its bytes that is in memory, as C(cache.resident).
     type: str
     choices:
-      as-is: Whatever it is.
-      warm: The source has been read once.
-      cold: Neither host holds the data in memory; needs root at both ends. The record tells whether it was achieved.
+      as-is: Whatever it is; the record says V(warm), V(cold) or C(partly-warm).
+      warm: The source has been read once, and at least 99 % of it is in memory.
+      cold: Neither host holds the data in memory, of the source at most 1 %; needs root at both ends.
     default: as-is
   manifest:
     description:

@@ -20,7 +20,8 @@ import time
 import traceback
 from typing import Any, Callable
 
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _counters, _tree
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _counters, _fingerprint, _tree
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._fingerprint import existing_parent, room
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._pipeline import Pipeline, stage_environment
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import escape
 
@@ -72,25 +73,39 @@ def ask(argv: list[str], timeout_s: float = 10.0) -> dict[str, Any]:
     return {"rc": done.returncode, "output": escape((done.stdout + done.stderr)[:_ANSWER_BYTES])}
 
 
-def existing_parent(path: str) -> str:
-    """C(path), or the nearest directory above it that exists."""
-    while not os.path.lexists(path):
-        above = os.path.dirname(path)
-        if above == path:
-            break
-        path = above
-    return path
+#: What copies are made with, and how each program is asked for its version; null for one that does not tell.
+_PROGRAMS: dict[str, str | None] = {
+    "ssh": "-V",
+    "scp": None,
+    "rsync": "--version",
+    "tar": "--version",
+    "gzip": "--version",
+    "pigz": "--version",
+    "bzip2": "--version",
+    "xz": "--version",
+    "zstd": "--version",
+    "lz4": "--version",
+    "nc": None,
+    "iperf3": "--version",
+}
 
 
-def room(path: str) -> dict[str, Any]:
-    """Free space for us on the filesystem that has, or would have, C(path). C(inodes) is null where the filesystem has
-    no fixed number of them."""
-    status = os.statvfs(existing_parent(path))
-    return {
-        "bytes": status.f_bavail * status.f_frsize,
-        "inodes": status.f_favail if status.f_files else None,
-        "block_bytes": status.f_frsize,
-    }
+def programs() -> dict[str, dict[str, str | None]]:
+    """Path and version (the first line that it prints) of each of C(_PROGRAMS) that is here."""
+    found: dict[str, dict[str, str | None]] = {}
+    for name, path in which(list(_PROGRAMS)).items():
+        option = _PROGRAMS[name]
+        if path is None:
+            continue
+        answer = ask([path, option]) if option else None
+        lines = answer["output"].splitlines() if answer and answer["rc"] == 0 else []
+        found[name] = {"path": path, "version": next((line.strip() for line in lines if line.strip()), None)}
+    return found
+
+
+def fingerprint(path: str | None, address: str | None) -> dict[str, Any]:
+    """C(_fingerprint.fingerprint) with our C(programs)."""
+    return dict(_fingerprint.fingerprint(path, address), programs=programs())
 
 
 def host_facts() -> dict[str, Any]:
@@ -151,8 +166,11 @@ class Agent:
         self.pipeline: Pipeline | None = None
         self.sessions: _counters.Sessions | None = None
         self.host_before: _counters.HostCpu | None = None
+        self.own_before_s = 0.0
         self.manifest: _tree.Manifest | None = None
         self.listener = _counters.sshd_listener(os.getpid())
+        self.device = _counters.session_device(os.environ.get("SSH_CONNECTION", ""))
+        self.meter = _counters.Meter(self.device)
 
     def hello(self) -> dict[str, Any]:
         connection = os.environ.get("SSH_CONNECTION", "").split()
@@ -235,8 +253,18 @@ class Agent:
         except OSError as error:
             raise Refusal(f"cannot listen on {address}: {error.strerror or error}") from error
 
+    def ping(self) -> dict[str, Any]:
+        return {}
+
+    def carried(self) -> dict[str, Any]:
+        """What the session's device has carried since the last C(carried) or C(begin); null where it is not known."""
+        carried, self.meter = self.meter.read(), _counters.Meter(self.device)
+        return {"carried": carried and carried._asdict()}
+
     def begin(self, expected_sessions: int) -> dict[str, Any]:
         """Start counting what a copy costs this host."""
+        self.own_before_s = time.process_time()
+        self.meter = _counters.Meter(self.device)
         self.host_before = _counters.host_cpu()
         self.sessions = _counters.Sessions(self.listener, expected_sessions)
         self.sessions.start()
@@ -287,10 +315,13 @@ class Agent:
         }
 
     def finish(self, flush: str | None) -> dict[str, Any]:
-        """Stop counting: the CPU time of the ssh sessions that ended since C(begin), and both host readings. The
-        filesystem of C(flush) is written out at once, not only when the sessions have gone; C(flushed_ago_s) is how long
-        ago that was done, and null where it was not asked for or not possible."""
+        """Stop counting: what the session's device carried, the CPU time of the ssh sessions that ended, and our own
+        (C(own_s)), all since C(begin), and both host readings. The filesystem of C(flush) is written out at once, not
+        only when the sessions have gone; C(flushed_ago_s) is how long ago that was done, and null where it was not asked
+        for or not possible."""
+        carried = self.meter.read()
         host_after = _counters.host_cpu()
+        own_s = time.process_time() - self.own_before_s
         flushed: float | None = None
         if flush is not None:
             with contextlib.suppress(OSError):
@@ -301,8 +332,14 @@ class Agent:
         return {
             "sessions": reading._asdict(),
             "host_cpu": _counters.host_cpu_between(self.host_before, host_after, None),
+            "carried": carried and carried._asdict(),
+            "own_s": own_s,
             "flushed_ago_s": None if flushed is None else time.monotonic() - flushed,
         }
+
+    def fingerprint(self, path: str | None) -> dict[str, Any]:
+        """This host, with the filesystem of C(path) and the device on the way back to the peer."""
+        return fingerprint(path, self.hello()["peer"])
 
     def room(self, dest: str) -> dict[str, Any]:
         return room(dest)
@@ -342,10 +379,13 @@ _REQUESTS = [
     "flush",
     "drop_page_cache",
     "free_port",
+    "ping",
+    "carried",
     "begin",
     "start",
     "wait",
     "finish",
+    "fingerprint",
     "room",
     "scan",
     "manifest_rows",

@@ -13,7 +13,7 @@ import socket
 import tempfile
 import threading
 import time
-from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _agent, _counters, _record, _tree
@@ -64,6 +64,12 @@ _AFTER_FAILURE_S = 5.0
 
 #: How long an answer may take beyond the work that it is about.
 _PATIENCE_S = 30.0
+
+#: The shortest time in which steady traffic between the two hosts can be told from none.
+_QUIET_S = 0.2
+
+#: What the source's and the target's device carried while no copy ran.
+_Quiet = Tuple[Optional[_counters.Carried], Optional[_counters.Carried]]
 
 #: With less than this a filesystem is full.
 _FULL_BYTES = 1 << 16
@@ -135,6 +141,10 @@ class Host:
         told = {name: self.version(name) for name in sorted(self._used)}
         return {name: version for name, version in told.items() if version}
 
+    def paths(self) -> dict[str, str]:
+        """Where the programs are that were found and taken."""
+        return dict(sorted(self._used.items()))
+
 
 class Commands(NamedTuple):
     """What a method runs: argv lists of the stages on the source, each feeding the next; those on the target, started
@@ -205,15 +215,18 @@ class CopyMethod:
 class Measured(NamedTuple):
     """What running the stages gave. Null: C(wall_s) where the end at the far end is not known, C(durable_s) where the
     target was not written out, C(counted) (the agent's C(finish)) where the session was lost, and C(lost) where it was
-    not. C(host) and C(wire) are the source's counters before and after."""
+    not. C(own_s) is the CPU time that this process took meanwhile, C(host) are the source's counters before and after,
+    C(carried) is what its device did meanwhile, and C(round_trips_ms) was measured before and after."""
 
     setup_s: float
     wall_s: float | None
     durable_s: float | None
     finished: bool
     lost: Ended | None
+    own_s: float
     host: tuple[_counters.HostCpu | None, _counters.HostCpu | None]
-    wire: tuple[_counters.Traffic | None, _counters.Traffic | None]
+    carried: _counters.Carried | None
+    round_trips_ms: tuple[float, float | None]
     counted: dict[str, Any] | None
 
 
@@ -322,6 +335,9 @@ class Run:
             **{"target " + name: version for name, version in there.versions().items()},
             **(commands.versions or {}),
         )
+        self.record["method"]["paths"] = dict(
+            self.here.paths(), **{"target " + name: path for name, path in there.paths().items()}
+        )
         if self.module.check_mode:
             self.record["status"] = _record.PLANNED
             self.record["stages"] = [
@@ -331,9 +347,13 @@ class Run:
             ]
             return
         target.request("prepare", WORK_LIMIT_S, dest=params["dest"], scratch=params["scratch"])
-        self._set_cache(src, before, target, tree)
+        dropped = True
+        if params["cache"] == _tree.COLD:
+            dropped = target.request("drop_page_cache", WORK_LIMIT_S, dest=tree)["dropped"]
         target.request("flush", WORK_LIMIT_S, dest=tree)
-        self._measure(commands, port, target, tree, bool(same_kernel))
+        # Last: what is read in between may push it out.
+        quiet = self._in_quiet(target, lambda: self._set_cache(src, before, dropped))
+        self._measure(commands, port, target, tree, bool(same_kernel), quiet)
         after = self._scan(
             src, params["verify"] == _tree.SHA256, before if params["cache"] != "as-is" else self._known()
         )
@@ -434,24 +454,48 @@ class Run:
                 ["no-inodes"],
             )
 
-    def _set_cache(self, src: str, manifest: _tree.Manifest, target: Target, tree: str) -> None:
-        wanted = self.params["cache"]
-        achieved: str | None = None
-        if wanted == "warm":
-            achieved = "warm" if _tree.warm(src, manifest) else None
-        elif wanted == "cold":
-            dropped = _counters.drop_page_cache(src)
-            achieved = (
-                "cold" if target.request("drop_page_cache", WORK_LIMIT_S, dest=tree)["dropped"] and dropped else None
-            )
-        self.record["cache"]["achieved"] = achieved
-        if achieved is None and wanted != "as-is":
-            _record.add_flag(self.record, f"cache-not-{wanted}")
+    def _in_quiet(self, target: Target, work: Callable[[], None]) -> _Quiet:
+        """Do what needs no word with the target, and see what both ends' devices carry meanwhile. The session is silent
+        in it at one end or the other, so that what both saw is others'."""
+        device = _counters.route_device(self.params["address"])
+        self.record["link"].update(device=device, mtu=_counters.device_mtu(device))
+        target.request("carried")
+        meter, began = _counters.Meter(device), time.monotonic()
+        work()
+        time.sleep(max(0.0, _QUIET_S - (time.monotonic() - began)))
+        return meter.read(), _carried_there(target.request("carried"))
 
-    def _measure(self, commands: Commands, port: int, target: Target, tree: str, same_kernel: bool) -> None:
+    def _set_cache(self, src: str, manifest: _tree.Manifest, dropped: bool) -> None:
+        """Put the source's page cache into the state asked for, and write down what the kernel says that it is.
+        C(dropped) is whether the target's was, where it had to be."""
+        wanted, cache = self.params["cache"], self.record["cache"]
+        if wanted == _tree.WARM:
+            _tree.warm(src, manifest)
+        elif wanted == _tree.COLD:
+            dropped = _counters.drop_page_cache(src) and dropped
+        seen = _tree.resident(src, manifest)
+        if wanted == _tree.COLD:
+            # Looking at the files has brought their inodes into memory.
+            dropped = _counters.drop_page_cache(src) and dropped
+        if not seen.total_bytes:
+            cache["achieved"] = wanted
+            return
+        cache["resident"] = None if seen.share is None else round(seen.share, 4)
+        if wanted == "as-is":
+            cache["achieved"] = seen.state
+        else:
+            cache["achieved"] = wanted if dropped and seen.state == wanted else None
+            if cache["achieved"] is None:
+                _record.add_flag(self.record, f"cache-not-{wanted}")
+        if seen.state is None:
+            _record.add_flag(self.record, "cache-unknown")
+
+    def _measure(
+        self, commands: Commands, port: int, target: Target, tree: str, same_kernel: bool, quiet: _Quiet
+    ) -> None:
         """Run the stages at both ends between two readings of the counters, and write down what that gave."""
         measured = self._run_stages(commands, port, target, tree)
-        self._write_down(measured, same_kernel)
+        self._write_down(measured, same_kernel, quiet)
         lost = measured.lost
         if not measured.finished:
             raise Ended(
@@ -471,10 +515,10 @@ class Run:
 
     def _run_stages(self, commands: Commands, port: int, target: Target, tree: str) -> Measured:
         params = self.params
-        device = _counters.route_device(params["address"])
-        self.record["link"].update(device=device, mtu=_counters.device_mtu(device))
+        round_trip_before_ms, round_trip_after_ms = target.round_trip_ms(), None
         target.request("begin", expected_sessions=self.method.sessions)
-        host_before, wire_before = _counters.host_cpu(), _counters.traffic(device)
+        own_before_s = time.process_time()
+        host_before, meter = _counters.host_cpu(), _counters.Meter(self.record["link"]["device"])
         setup_s = 0.0
         if commands.target:
             setup_start = time.monotonic()
@@ -492,7 +536,8 @@ class Run:
             pipeline.kill()
         # After a timeout the network may be dead; a live one answers at once.
         patience_s = _PATIENCE_S if finished else _AFTER_FAILURE_S
-        ended, wire_after, host_after = pipeline.ended, _counters.traffic(device), _counters.host_cpu()
+        ended, carried, host_after = pipeline.ended, meter.read(), _counters.host_cpu()
+        own_s = time.process_time() - own_before_s
         counted: dict[str, Any] | None = None
         flushed: float | None = None
         lost: Ended | None = None
@@ -504,7 +549,8 @@ class Run:
                 ended_here, ended = ended, None
                 far = target.request("wait", left_s + patience_s, timeout_s=left_s)
                 answered = time.monotonic()
-                wire_after, host_after = _counters.traffic(device), _counters.host_cpu()
+                carried, host_after = meter.read(), _counters.host_cpu()
+                own_s = time.process_time() - own_before_s
                 self.far_results = far["stages"]
                 # A receiver that had to be ended because ours had failed is not a timeout of its own.
                 finished = finished and (far["finished"] or failed)
@@ -515,6 +561,7 @@ class Run:
             )
             if counted["flushed_ago_s"] is not None:
                 flushed = time.monotonic() - counted["flushed_ago_s"]
+            round_trip_after_ms = target.round_trip_ms()
         except Ended as problem:
             # What was measured here stands all the same.
             lost = problem
@@ -524,12 +571,14 @@ class Run:
             durable_s=None if flushed is None else setup_s + flushed - start,
             finished=finished,
             lost=lost,
+            own_s=own_s,
             host=(host_before, host_after),
-            wire=(wire_before, wire_after),
+            carried=carried,
+            round_trips_ms=(round_trip_before_ms, round_trip_after_ms),
             counted=counted,
         )
 
-    def _write_down(self, measured: Measured, same_kernel: bool) -> None:
+    def _write_down(self, measured: Measured, same_kernel: bool, quiet: _Quiet) -> None:
         record, counted = self.record, measured.counted
         record["setup_s"] = round(measured.setup_s, 6)
         if measured.wall_s is not None:
@@ -542,11 +591,19 @@ class Run:
             _record.add_flag(record, "not-flushed")
         results = self.pipeline.results if self.pipeline is not None else []
         record["stages"] = self.far_results_as_record() + [result.as_record("source") for result in results]
-        record["wire"] = _counters.wire_between(*measured.wire)
+        far = None if counted is None else _carried_there(counted)
+        record["wire"].update(_counters.wire(measured.carried, far, quiet))
+        record["wire"]["rtt_ms"] = dict(zip(("before", "after"), measured.round_trips_ms))
         if record["wire"]["basis"] is None:
             _record.add_flag(record, "no-device-counters")
+        elif record["wire"]["basis"] == _counters.DEVICE:
+            _record.add_flag(record, "one-end-counted")
+        if _counters.shared_the_wire(record["wire"], record["link"]["mtu"]):
+            _record.add_flag(record, _counters.FOREIGN_TRAFFIC)
+        record["measuring"]["module_s"] = round(measured.own_s, 6)
         record["host_cpu"]["source"] = _counters.host_cpu_between(*measured.host, same_kernel)
         if counted is not None:
+            record["measuring"]["agent_s"] = round(counted["own_s"], 6)
             record["host_cpu"]["target"] = counted["host_cpu"] and dict(counted["host_cpu"], shared=same_kernel)
         self._charge_cpu(results, counted and counted["sessions"], record["wall_s"])
 
@@ -669,6 +726,11 @@ class Run:
                     len(compared.mismatches), self.params["src"], compared.mismatches[0]
                 ),
             )
+
+
+def _carried_there(answer: dict[str, Any]) -> _counters.Carried | None:
+    """What the agent's device has carried, out of an answer that tells it."""
+    return None if answer["carried"] is None else _counters.Carried(**answer["carried"])
 
 
 def _signatures(manifest: _tree.Manifest) -> dict[bytes, Any]:

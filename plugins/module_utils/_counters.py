@@ -13,13 +13,16 @@ import socket
 import struct
 import threading
 import time
-from typing import Any, NamedTuple
+from typing import Any, Mapping, NamedTuple
 
 #: Every reader takes the root of proc, so that a test can hand it a made one.
 PROC = "/proc"
 
 #: How often the sessions of sshd are looked at while a copy runs.
 _SAMPLE_S = 0.05
+
+#: The share of a core that looking may take.
+_SAMPLE_SHARE = 0.005
 
 #: How long an ended session may take to be reaped by its listener.
 _REAP_LIMIT_S = 3.0
@@ -29,6 +32,11 @@ AGENT_CHILDREN = "agent-children"
 RUSAGE = "rusage"
 
 FOREIGN_SESSION = "foreign-session"
+FOREIGN_TRAFFIC = "foreign-traffic"
+
+#: What the bytes on the wire are counted by: the source's device alone, or the devices of both ends.
+DEVICE = "device"
+BOTH_DEVICES = "both-devices"
 
 
 def _read(path: str) -> str | None:
@@ -169,24 +177,136 @@ def _retransmits(proc: str) -> int | None:
     return None
 
 
-def wire_between(before: Traffic | None, after: Traffic | None) -> dict[str, Any]:
-    """What crossed a device between two readings, as the record has it."""
-    if before is None or after is None:
-        return {"tx_bytes": None, "rx_bytes": None, "retransmits": None, "basis": None}
-    sent_again = None
-    if before.retransmits is not None and after.retransmits is not None:
-        sent_again = after.retransmits - before.retransmits
-    return {
-        "tx_bytes": after.tx_bytes - before.tx_bytes,
-        "rx_bytes": after.rx_bytes - before.rx_bytes,
-        "retransmits": sent_again,
-        "basis": "device",
-    }
+class Carried(NamedTuple):
+    """What C(device) has carried in C(seconds), and the TCP segments that its network namespace sent again meanwhile."""
+
+    device: str
+    tx_bytes: int
+    rx_bytes: int
+    retransmits: int | None
+    seconds: float
+
+
+class Meter:
+    """Counts what a device carries from the meter's making on."""
+
+    def __init__(self, device: str | None, proc: str = PROC) -> None:
+        self.device = device
+        self._proc = proc
+        self._began = time.monotonic()
+        self._before = traffic(device, proc)
+
+    def read(self) -> Carried | None:
+        """Null where the device has no counters, or lost them meanwhile."""
+        after, before = traffic(self.device, self._proc), self._before
+        seconds = time.monotonic() - self._began
+        if self.device is None or before is None or after is None:
+            return None
+        tx_bytes, rx_bytes = after.tx_bytes - before.tx_bytes, after.rx_bytes - before.rx_bytes
+        if tx_bytes < 0 or rx_bytes < 0:
+            return None
+        sent_again = None
+        if before.retransmits is not None and after.retransmits is not None:
+            sent_again = after.retransmits - before.retransmits
+        return Carried(self.device, tx_bytes, rx_bytes, sent_again, seconds)
+
+
+#: What a session without requests sends by itself for a while: acknowledgements, ssh's keepalive, our heartbeat.
+_SILENT_SESSION_BYTES = 2000
+
+#: Steady traffic below this share of the copy's own rate is left in.
+_STEADY_SHARE = 0.01
+
+
+def wire(
+    source: Carried | None, target: Carried | None, quiet: tuple[Carried | None, Carried | None] = (None, None)
+) -> dict[str, Any]:
+    """What a copy sent over the wire, as the record has it but for C(rtt_ms), from what the devices of both ends carried meanwhile, and
+    carried in the C(quiet) time before.
+
+    What only one end saw is not the copy's, so that of each direction the smaller count stands. What the two hosts send
+    each other all the time both ends see: its rate in the quiet time is taken off for as long as the copy took. Without
+    the target's counts the source's stand as they are."""
+    found: dict[str, Any] = dict.fromkeys(("tx_bytes", "rx_bytes", "retransmits", "basis", "foreign_bytes"))
+    found["ends"] = {"source": _end(source), "target": _end(target)}
+    if source is None:
+        return found
+    found.update(tx_bytes=source.tx_bytes, rx_bytes=source.rx_bytes, retransmits=source.retransmits, basis=DEVICE)
+    if target is not None:
+        tx_bytes, rx_bytes = min(source.tx_bytes, target.rx_bytes), min(source.rx_bytes, target.tx_bytes)
+        here, there = quiet
+        if here is not None and there is not None:
+            tx_bytes -= _steady(tx_bytes, source, (here.tx_bytes, here.seconds), (there.rx_bytes, there.seconds))
+            rx_bytes -= _steady(rx_bytes, source, (here.rx_bytes, here.seconds), (there.tx_bytes, there.seconds))
+        found.update(tx_bytes=tx_bytes, rx_bytes=rx_bytes, basis=BOTH_DEVICES, foreign_bytes=source.tx_bytes - tx_bytes)
+    return found
+
+
+def _end(carried: Carried | None) -> dict[str, Any] | None:
+    if carried is None:
+        return None
+    return {"device": carried.device, "tx_bytes": carried.tx_bytes, "rx_bytes": carried.rx_bytes}
+
+
+def _steady(seen_bytes: int, copy: Carried, *quiet: tuple[int, float]) -> int:
+    """Bytes of steady traffic among those that both ends saw of one direction of a copy; C(quiet) is what each end saw
+    in how many seconds without the copy."""
+    if copy.seconds <= 0 or any(count <= _SILENT_SESSION_BYTES or seconds <= 0 for count, seconds in quiet):
+        return 0
+    rate = min(count / seconds for count, seconds in quiet)
+    return min(seen_bytes, round(rate * copy.seconds)) if rate * copy.seconds > _STEADY_SHARE * seen_bytes else 0
+
+
+def shared_the_wire(wire: Mapping[str, Any], mtu: int | None) -> bool:
+    """Whether so much else flowed that it may have slowed a copy down: more than 64 kB and 2 % of what the copy sent.
+    Segments that were lost on the way were also seen by one end only."""
+    if wire["foreign_bytes"] is None:
+        return False
+    lost_bytes = (wire["retransmits"] or 0) * (mtu or 0)
+    most: float = max(_FOREIGN_LEAST_BYTES, _FOREIGN_SHARE * wire["tx_bytes"]) + lost_bytes
+    return bool(wire["foreign_bytes"] > most)
+
+
+_FOREIGN_LEAST_BYTES = 64_000
+_FOREIGN_SHARE = 0.02
+
+
+def rtnetlink(kind: int, body: bytes, dump: bool = False) -> list[tuple[int, bytes]]:
+    """Ask the kernel by rtnetlink(7): the type and the content of each message of its answer. Raises OSError."""
+    header = struct.pack("=IHHII", 16 + len(body), kind, 0x301 if dump else 1, 1, 0)  # NLM_F_DUMP, NLM_F_REQUEST
+    found: list[tuple[int, bytes]] = []
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as link:
+        link.settimeout(2.0)
+        link.sendto(header + body, (0, 0))
+        while True:
+            answer, position = link.recv(1 << 18), 0
+            while position + 16 <= len(answer):
+                size, message = struct.unpack_from("=IH", answer, position)
+                if message == 3:  # NLMSG_DONE
+                    return found
+                if message == 2 or size < 16:  # NLMSG_ERROR
+                    raise OSError("rtnetlink refuses")
+                found.append((message, answer[position + 16 : position + size]))
+                position += (size + 3) & ~3
+            if not dump:
+                return found
+
+
+def rtnetlink_attributes(message: bytes, position: int) -> dict[int, bytes]:
+    """The attributes behind the fixed part of a message, which is C(position) bytes long."""
+    found = {}
+    while position + 4 <= len(message):
+        size, name = struct.unpack_from("=HH", message, position)
+        if size < 4:
+            break
+        found[name] = message[position + 4 : position + size]
+        position += (size + 3) & ~3
+    return found
 
 
 def route_device(address: str) -> str | None:
-    """The network device of the route to C(address) (a name or an address), asked of the kernel by rtnetlink(7). Null
-    where there is no route or no such name."""
+    """The network device of the route to C(address) (a name or an address), asked of the kernel. Null where there is no
+    route or no such name."""
     try:
         info = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0]
         if "%" in address:
@@ -194,23 +314,38 @@ def route_device(address: str) -> str | None:
         packed = ipaddress.ip_address(info[4][0]).packed
         attribute = struct.pack("=HH", 4 + len(packed), 1) + packed  # RTA_DST
         message = struct.pack("=BBBBBBBBI", info[0], len(packed) * 8, 0, 0, 0, 0, 0, 0, 0) + attribute
-        header = struct.pack("=IHHII", 16 + len(message), 26, 1, 1, 0)  # RTM_GETROUTE, NLM_F_REQUEST
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as link:
-            link.settimeout(2.0)
-            link.sendto(header + message, (0, 0))
-            answer = link.recv(65536)
-        _length, kind = struct.unpack_from("=IH", answer)
-        if kind != 24:  # RTM_NEWROUTE
-            return None
-        position = 16 + 12
-        while position + 4 <= len(answer):
-            size, name = struct.unpack_from("=HH", answer, position)
-            if name == 4 and size == 8:  # RTA_OIF
-                return socket.if_indextoname(struct.unpack_from("=I", answer, position + 4)[0])
-            position += max(4, (size + 3) & ~3)
+        for kind, answer in rtnetlink(26, message):  # RTM_GETROUTE
+            device = rtnetlink_attributes(answer, 12).get(4)  # RTA_OIF
+            if kind == 24 and device:  # RTM_NEWROUTE
+                return socket.if_indextoname(struct.unpack("=I", device)[0])
     except (OSError, ValueError, struct.error):
         pass
     return None
+
+
+def address_device(address: str) -> str | None:
+    """The network device that has C(address), an address of ours. Null where none has, or it is not an address."""
+    try:
+        packed = ipaddress.ip_address(address.partition("%")[0]).packed
+        for kind, message in rtnetlink(22, bytes(8), dump=True):  # RTM_GETADDR
+            attributes = rtnetlink_attributes(message, 8)
+            # IFA_LOCAL where it has a peer, else IFA_ADDRESS.
+            if kind == 20 and attributes.get(2, attributes.get(1)) == packed:  # RTM_NEWADDR
+                return socket.if_indextoname(struct.unpack_from("=I", message, 4)[0])
+    except (OSError, ValueError, struct.error):
+        pass
+    return None
+
+
+def session_device(connection: str) -> str | None:
+    """The device by which what arrives over an ssh session came, and by which the answers go: C(connection) is
+    C(SSH_CONNECTION) (client address and port, server address and port). Null without a session, and where the two are
+    not one device: then neither counts a copy whole."""
+    words = connection.split()
+    if len(words) != 4:
+        return None
+    device = route_device(words[0])
+    return device if device is not None and device == address_device(words[2]) else None
 
 
 def device_mtu(device: str | None) -> int | None:
@@ -286,6 +421,12 @@ def drop_page_cache(path: str) -> bool:
     return True
 
 
+def sample_pause_s(spent_s: float) -> float:
+    """How long to pause after a look at the sessions that took C(spent_s) of a core. A kernel without a list of children
+    (before 3.5, or built so) has every process of the host read."""
+    return max(_SAMPLE_S, spent_s / _SAMPLE_SHARE)
+
+
 class SessionsReading(NamedTuple):
     """CPU seconds of the ssh sessions that ended while sampling, and the flags that say why there are none."""
 
@@ -318,8 +459,11 @@ class Sessions:
             self._thread.start()
 
     def _sample(self) -> None:
-        while not self._stop.wait(_SAMPLE_S):
+        pause_s = _SAMPLE_S
+        while not self._stop.wait(pause_s):
+            began = time.thread_time()
             self._look()
+            pause_s = sample_pause_s(time.thread_time() - began)
 
     def _look(self) -> frozenset[int]:
         now = children(self.listener or 0, self.proc)

@@ -75,6 +75,7 @@ def new_record() -> dict[str, Any]:
             "directories": None,
             "bytes": None,
             "compressibility": None,
+            "compressibility_basis": None,
             "digest": None,
         },
         "method": {
@@ -84,6 +85,7 @@ def new_record() -> dict[str, Any]:
             "encrypted": None,
             "streams": None,
             "versions": {},
+            "paths": {},
             "ssh": None,
         },
         "scenario": None,
@@ -95,9 +97,18 @@ def new_record() -> dict[str, Any]:
         "throughput_Bps": None,
         "cpu": dict(end),
         "host_cpu": dict(end),
-        "wire": {"tx_bytes": None, "rx_bytes": None, "retransmits": None, "basis": None},
+        "measuring": {"agent_s": None, "module_s": None},
+        "wire": {
+            "tx_bytes": None,
+            "rx_bytes": None,
+            "retransmits": None,
+            "basis": None,
+            "foreign_bytes": None,
+            "rtt_ms": {"before": None, "after": None},
+            "ends": dict(end),
+        },
         "verified": None,
-        "cache": {"requested": None, "achieved": None},
+        "cache": {"requested": None, "achieved": None, "resident": None},
     }
 
 
@@ -114,7 +125,10 @@ def add_flag(record: dict[str, Any], flag: str) -> None:
 def mark_setup_dominated(record: dict[str, Any]) -> None:
     """Flag a run whose time says nothing of larger copies: setting up took more than C(SETUP_SHARE) of it.
 
-    A method that logs in within the clock has the login in its total; one in clear text has only its own set-up there."""
+    A method that logs in within the clock has the login in its total; one in clear text has only its own set-up there. An
+    empty tree is copied to see just that."""
+    if record["dataset"]["bytes"] == 0:
+        return
     setup_s = record["setup_s"] if record["method"]["encrypted"] is False else record["link"]["connect_s"]
     total_s = record["total_s"]
     if setup_s is not None and total_s and setup_s > SETUP_SHARE * total_s:
@@ -138,7 +152,9 @@ def mark_impossible(record: dict[str, Any]) -> None:
     ceiling, throughput = record["link"]["ceiling_Bps"], record["throughput_Bps"]
     if ceiling and throughput and throughput > (1 + ABOVE_CEILING_SHARE) * ceiling:
         add_flag(record, ABOVE_CEILING)
-    sent = record["wire"]["tx_bytes"]
+    # What was taken off for steady traffic is an estimate; what either end counted in all is not.
+    ends = (record["wire"]["ends"]["source"], "tx_bytes"), (record["wire"]["ends"]["target"], "rx_bytes")
+    sent = min([end[field] for end, field in ends if end], default=record["wire"]["tx_bytes"])
     if record["status"] == "ok" and sent is not None and sent < dataset["bytes"]:
         add_flag(record, WIRE_TOO_SMALL)
 

@@ -6,10 +6,14 @@ from __future__ import annotations
 
 import base64
 import bisect
+import contextlib
+import ctypes
 import hashlib
 import json
+import mmap
 import os
 import stat
+import subprocess
 import zlib
 from typing import Any, Iterable, Iterator, NamedTuple, Union
 
@@ -20,6 +24,13 @@ Path = Union[str, bytes]
 SHA256 = "sha256"
 SIZE_MTIME = "size-mtime"
 NONE = "none"
+
+#: States of the page cache, and the share of the content that makes them.
+WARM = "warm"
+COLD = "cold"
+PARTLY_WARM = "partly-warm"
+WARM_SHARE = 0.99
+COLD_SHARE = 0.01
 
 #: How many differing names a record shows; the count is always whole.
 SHOWN_MISMATCHES = 20
@@ -160,18 +171,25 @@ def load(path: Path) -> Manifest:
         return unpack(stream.read().strip())
 
 
-def read_whole(path: bytes) -> Iterator[bytes]:
-    """The content of a regular file, in pieces; anything else is refused before it is read (a FIFO would block for
-    ever). Raises OSError."""
+def _open_regular(path: bytes) -> tuple[int, bool]:
+    """A descriptor of a regular file, and whether the kernel takes us for its owner; anything else is refused before it
+    is read (a FIFO would block for ever). Raises OSError."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags | os.O_NOATIME)
+        descriptor, owner = os.open(path, flags | os.O_NOATIME), True
     except PermissionError:
         # O_NOATIME is for the owner and root only.
-        descriptor = os.open(path, flags)
+        descriptor, owner = os.open(path, flags), False
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError("no longer a regular file")
+    return descriptor, owner
+
+
+def read_whole(path: bytes) -> Iterator[bytes]:
+    """The content of a regular file, in pieces. Raises OSError, also where it is something else."""
+    descriptor, _owner = _open_regular(path)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError("no longer a regular file")
         while True:
             piece = os.read(descriptor, _CHUNK_BYTES)
             if not piece:
@@ -258,19 +276,107 @@ def scan(root: Path, hash_content: bool = True, known: Manifest | None = None) -
     return Manifest(entries, unreadable)
 
 
-def warm(root: Path, manifest: Manifest) -> bool:
-    """Read every regular file once, so that the page cache holds what fits. False where something was unreadable."""
+def warm(root: Path, manifest: Manifest) -> None:
+    """Read every regular file once, so that the page cache holds what fits; C(resident) tells what that was."""
     top = os.fsencode(root)
-    complete = True
+    for path, entry in manifest.entries.items():
+        if entry.kind == "f":
+            with contextlib.suppress(OSError):
+                for _piece in read_whole(os.path.join(top, path)):
+                    pass
+
+
+class Residency(NamedTuple):
+    """How much of the content of a tree's regular files the page cache holds, in bytes; of C(unknown_bytes) the kernel
+    does not tell us."""
+
+    resident_bytes: int
+    total_bytes: int
+    unknown_bytes: int
+
+    @property
+    def share(self) -> float | None:
+        """From 0 to 1; null where a part is not known, or where there is no content."""
+        return None if self.unknown_bytes or not self.total_bytes else self.resident_bytes / self.total_bytes
+
+    @property
+    def state(self) -> str | None:
+        """V(warm) from 99 % on, V(cold) up to 1 %, V(partly-warm) between them, whatever is true of what is not known;
+        null where that decides, or where there is no content."""
+        if not self.total_bytes:
+            return None
+        least = self.resident_bytes / self.total_bytes
+        most = (self.resident_bytes + self.unknown_bytes) / self.total_bytes
+        if least >= WARM_SHARE:
+            return WARM
+        if most <= COLD_SHARE:
+            return COLD
+        return PARTLY_WARM if least > COLD_SHARE and most < WARM_SHARE else None
+
+
+def resident(root: Path, manifest: Manifest) -> Residency:
+    """Ask the kernel what the page cache holds of every regular file, by mincore(2); nothing is read.
+
+    Since Linux 5.2 only the owner, root and who may write a file are told the truth; others see every page as resident.
+    A file of which we are none, or that cannot be opened, counts as unknown."""
+    top = os.fsencode(root)
+    found = total = unknown = 0
     for path, entry in manifest.entries.items():
         if entry.kind != "f":
             continue
+        full = os.path.join(top, path)
+        size, held = entry.size, None
+        with contextlib.suppress(OSError):
+            descriptor, told = _open_regular(full)
+            try:
+                size = os.fstat(descriptor).st_size
+                # The kernel lets O_NOATIME and mincore be by the same test of the owner.
+                if told or os.access(full, os.W_OK, effective_ids=True):
+                    held = _resident_bytes(descriptor, size)
+            finally:
+                os.close(descriptor)
+        total += size
+        if held is None:
+            unknown += size
+        else:
+            found += held
+    return Residency(found, total, unknown)
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+# Where off_t has 32 bits there is another one with 64. mmap.mmap cannot be asked where it is.
+_MMAP: Any = getattr(_LIBC, "mmap64", None) or _LIBC.mmap
+_MMAP.restype = ctypes.c_void_p
+_MMAP.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_int64]
+_LIBC.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+_LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_MAP_FAILED = ctypes.c_void_p(-1).value
+#: A multiple of every page size.
+_MAP_BYTES = 1 << 28
+#: Only the lowest bit of what mincore says of a page has a meaning.
+_LOWEST_BIT = bytes(number & 1 for number in range(256))
+
+
+def _resident_bytes(descriptor: int, size: int) -> int:
+    """How many of a file's bytes lie in pages that are in memory. Raises OSError."""
+    found = 0
+    for offset in range(0, size, _MAP_BYTES):
+        length = min(_MAP_BYTES, size - offset)
+        pages = ctypes.create_string_buffer(-(-length // mmap.PAGESIZE))
+        where = _MMAP(None, length, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, offset)
+        if where == _MAP_FAILED:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         try:
-            for _piece in read_whole(os.path.join(top, path)):
-                pass
-        except OSError:
-            complete = False
-    return complete
+            if _LIBC.mincore(where, length, pages) != 0:
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        finally:
+            _LIBC.munmap(where, length)
+        in_memory = pages.raw.translate(_LOWEST_BIT)
+        found += in_memory.count(1) * mmap.PAGESIZE
+        if in_memory[-1]:
+            # The last page is only partly the file's.
+            found -= len(in_memory) * mmap.PAGESIZE - length
+    return found
 
 
 def symlink_loop(root: Path, manifest: Manifest) -> bytes | None:
@@ -318,24 +424,54 @@ def _holder(top: bytes, path: bytes) -> bytes:
 
 _SAMPLE_FILES = 64
 _SAMPLE_BYTES = 1 << 16
+_COMPRESSOR_LIMIT_S = 60.0
 
 
-def compressibility(root: Path, manifest: Manifest) -> float | None:
-    """How small the content becomes: compressed size by size of the first 64 KiB of up to 64 files spread over the
-    tree by bytes (zlib, level 1). Null where there is no content. Raises OSError."""
+class Compressibility(NamedTuple):
+    """How small content becomes: compressed size by size. V(1.0) does not compress at all. C(basis) is what compressed
+    it, V(zstd -1) or V(zlib -1). Both are null where there is no content."""
+
+    value: float | None
+    basis: str | None
+
+
+def compressibility(root: Path, manifest: Manifest, zstd: str | None) -> Compressibility:
+    """Compress the first 64 KiB of up to 64 files spread over the tree by bytes, one behind the other, with the program
+    C(zstd) at level 1; where it is null or fails, with zlib at level 1. Raises OSError."""
     top = os.fsencode(root)
     files = [(path, entry.size) for path, entry in sorted(manifest.entries.items()) if entry.kind == "f" and entry.size]
     total = sum(size for _path, size in files)
     step, due, passed = total / float(_SAMPLE_FILES), 0.0, 0
-    before = after = 0
+    sample = bytearray()
     for path, size in files:
         passed += size
         if passed > due:
-            piece = next(read_whole(os.path.join(top, path)), b"")[:_SAMPLE_BYTES]
-            before += len(piece)
-            after += len(zlib.compress(piece, 1))
+            sample += next(read_whole(os.path.join(top, path)), b"")[:_SAMPLE_BYTES]
             due = max(due + step, float(passed))
-    return round(after / before, 4) if before else None
+    if not sample:
+        return Compressibility(None, None)
+    size_after, basis = _zstd_bytes(zstd, bytes(sample)), "zstd -1"
+    if size_after is None:
+        size_after, basis = len(zlib.compress(sample, 1)), "zlib -1"
+    return Compressibility(round(size_after / len(sample), 4), basis)
+
+
+def _zstd_bytes(zstd: str | None, sample: bytes) -> int | None:
+    if zstd is None:
+        return None
+    try:
+        done = subprocess.run(
+            [zstd, "-1", "-c"],
+            input=sample,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_COMPRESSOR_LIMIT_S,
+            start_new_session=True,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return len(done.stdout) if done.returncode == 0 else None
 
 
 class Comparison(NamedTuple):

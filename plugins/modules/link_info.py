@@ -38,6 +38,10 @@ options:
     description:
       - Scratch directory on the target whose marker file is compared with O(scratch_token).
     type: str
+  data_dir:
+    description:
+      - Directory on the source, there or yet to be made, whose filesystem RV(source.fingerprint) describes.
+    type: path
 seealso:
   - module: linkops.bulkcopy.tree_info
 """
@@ -78,6 +82,10 @@ link:
         - The most that the link carries, bytes of payload a second as iperf3 received them, with one stream or four,
           whichever was more. Null where it was not measured.
       type: int
+    streams_Bps:
+      description: The same for each number of streams, C(1) and C(4). Null where it was not measured.
+      type: dict
+      sample: {"1": 117600000, "4": 117700000}
 ssh:
   description: What the ssh connection has negotiated, towards the target.
   returned: success
@@ -95,7 +103,7 @@ ssh:
       type: str
 flags:
   description: What to know before copying, for example V(shell-not-clean), or V(no-iperf3) where the ceiling could not be
-    measured.
+    measured, and V(streams-not-measured) where it comes from some of RV(link.streams_Bps) only.
   returned: success
   type: list
   elements: str
@@ -103,8 +111,22 @@ source:
   description: Facts of the source, C(hostname), C(user), C(kernel), C(python) and C(boot_id) among them.
   returned: success
   type: dict
+  contains:
+    fingerprint:
+      description:
+        - What of the host may make its copies fast or slow; what is not known is null. But for C(room) it is the same
+          after a reboot.
+        - C(kernel), C(architecture), C(os), C(python), C(memory_bytes); C(cpu) with C(model), C(cores) online,
+          C(governor) and those C(flags) that ciphers and checksums use; C(cpu_limit.cores) of the control group, null
+          for none; C(virtualisation) as C(systemd-detect-virt) calls it.
+        - C(filesystem) with C(type), C(options) and the C(device)'s C(kind) and whether it is C(rotational), and
+          C(room) with free C(bytes) and C(inodes), both of O(data_dir) here and of O(scratch_dir) on the target.
+        - C(nic) with C(device), C(driver), C(speed_mbit), C(mtu) and C(qdisc) of the device on the route to the other
+          end; C(tcp), the kernel's settings for TCP; C(programs), C(path) and C(version) of each that is installed.
+      type: dict
 target:
-  description: The same of the target, and C(room), the free C(bytes) and C(inodes) at O(scratch_dir).
+  description: The same of the target, C(fingerprint) included, and C(room), the free C(bytes) and C(inodes) at
+    O(scratch_dir).
   returned: success
   type: dict
 """
@@ -150,22 +172,27 @@ def received_Bps(said: str) -> int | None:  # noqa: N802  the unit
         return None
 
 
-def measure_ceiling(ssh: Ssh, target: Target, seconds: int) -> tuple[int | None, list[str]]:
-    """The most that the link carries in bytes a second, or null with the flag that says why."""
+def measure_streams(ssh: Ssh, target: Target, seconds: int) -> tuple[dict[str, int | None], list[str]]:
+    """The most that each of C(_STREAMS) carries in bytes a second, by number of streams; null where it was not measured,
+    with the flag that says why."""
+    rates: dict[str, int | None] = {str(streams): None for streams in _STREAMS}
     here, there = _agent.which(["iperf3"])["iperf3"], target.request("which", names=["iperf3"])["iperf3"]
     if not here or not there:
-        return None, ["no-iperf3"]
-    rates = []
+        return rates, ["no-iperf3"]
     for streams in _STREAMS:
         port = target.request("free_port", address=ssh.address)["port"]
         server = [there, "--server", "--one-off", "--bind", ssh.address, "--port", str(port)]
         target.request("start", stages=[server], address=ssh.address, port=port)
         client = [here, "--client", ssh.address, "--port", str(port), "--json", "--interval", "0"]
         client += ["--parallel", str(streams), "--omit", str(_SLOW_START_S), "--time", str(seconds)]
-        rates.append(received_Bps(_agent.ask(client, _SLOW_START_S + seconds + _IPERF_SLACK_S)["output"]))
+        said = _agent.ask(client, _SLOW_START_S + seconds + _IPERF_SLACK_S)["output"]
+        # What carried nothing was not measured.
+        rates[str(streams)] = received_Bps(said) or None
         target.request("wait", timeout_s=1.0)
-    found = [rate for rate in rates if rate]
-    return (max(found), []) if found else (None, ["ceiling-not-measured"])
+    missing = [rate for rate in rates.values() if rate is None]
+    if len(missing) == len(rates):
+        return rates, ["ceiling-not-measured"]
+    return rates, ["streams-not-measured"] if missing else []
 
 
 def look(module: AnsibleModule, ssh: Ssh, program: str, target: Target) -> dict[str, Any]:
@@ -180,9 +207,9 @@ def look(module: AnsibleModule, ssh: Ssh, program: str, target: Target) -> dict[
     verbose = ssh._replace(options=("LogLevel=DEBUG1", *ssh.options))
     device = _counters.route_device(ssh.address)
     flags = ["shell-not-clean"] if target.noise else []
-    ceiling = None
+    rates: dict[str, int | None] = {str(streams): None for streams in _STREAMS}
     if module.params["ceiling_s"] and not module.check_mode:
-        ceiling, why = measure_ceiling(ssh, target, module.params["ceiling_s"])
+        rates, why = measure_streams(ssh, target, module.params["ceiling_s"])
         flags += why
     return {
         "link": {
@@ -191,18 +218,24 @@ def look(module: AnsibleModule, ssh: Ssh, program: str, target: Target) -> dict[
             "mtu": _counters.device_mtu(device),
             "rtt_ms": None if None in round_trips else min(round_trips),  # type: ignore[type-var]
             "connect_s": None if None in connects else statistics.median(connects),  # type: ignore[type-var]
-            "ceiling_Bps": ceiling,
+            "ceiling_Bps": max((rate for rate in rates.values() if rate), default=None),
+            "streams_Bps": rates,
         },
         "ssh": negotiated(_agent.ask(verbose.argv(program, ["true"]), 30.0)["output"]),
         "flags": flags,
-        "source": _agent.host_facts(),
-        "target": hello,
+        "source": dict(_agent.host_facts(), fingerprint=_agent.fingerprint(module.params["data_dir"], ssh.address)),
+        "target": dict(hello, fingerprint=target.request("fingerprint", path=scratch_dir)),
     }
 
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec=dict(CONNECTION_OPTIONS, scratch_dir={"type": "str"}, ceiling_s={"type": "int", "default": 0}),
+        argument_spec=dict(
+            CONNECTION_OPTIONS,
+            scratch_dir={"type": "str"},
+            data_dir={"type": "path"},
+            ceiling_s={"type": "int", "default": 0},
+        ),
         supports_check_mode=True,
     )
     ssh = ssh_of(module.params)

@@ -70,10 +70,15 @@ tree:
       type: int
     compressibility:
       description:
-        - Size of a sample of the content after compression, as a share of its size before (zlib, level 1). V(1.0) does
-          not compress at all. Null for a tree without content.
+        - Size of a sample of the content after compression, as a share of its size before. V(1.0) does not compress at
+          all. Null for a tree without content.
       type: float
       sample: 0.31
+    compressibility_basis:
+      description: What compressed the sample, C(zstd -1), or C(zlib -1) where that program is missing. Null for a tree
+        without content.
+      type: str
+      sample: zstd -1
     digest:
       description: SHA-256 over all names, kinds, sizes, checksums and link texts, in byte order.
       type: str
@@ -82,7 +87,7 @@ tree:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _tree
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _agent, _tree
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import escape
 
 
@@ -110,7 +115,7 @@ def main() -> None:
         changed = bool(manifest_path) and (known is None or known.entries != manifest.entries)
         if changed and not module.check_mode:
             _tree.save(manifest, manifest_path)
-        compressibility = _tree.compressibility(path, manifest)
+        compressed = _tree.compressibility(path, manifest, _agent.which(["zstd"])["zstd"])
     except OSError as error:
         module.fail_json(msg=f"cannot list {error.filename or path}: {error.strerror}")
     module.exit_json(
@@ -120,7 +125,8 @@ def main() -> None:
             "files": manifest.files,
             "directories": manifest.directories,
             "bytes": manifest.bytes,
-            "compressibility": compressibility,
+            "compressibility": compressed.value,
+            "compressibility_basis": compressed.basis,
             "digest": manifest.digest,
         },
     )

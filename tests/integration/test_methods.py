@@ -153,8 +153,16 @@ class TestEachMethod:
         assert record["link"]["device"] == "lan-1g"
         compressed = "gzip" in label or "C" in label or "z" in label
         least = 0.5 if compressed else 1.0
-        assert record["wire"]["basis"] == "device"
-        assert record["dataset"]["bytes"] * least < record["wire"]["tx_bytes"] < record["dataset"]["bytes"] * 1.5
+        wire = record["wire"]
+        assert wire["basis"] == "both-devices"
+        assert record["dataset"]["bytes"] * least < wire["tx_bytes"] < record["dataset"]["bytes"] * 1.5
+        # Nothing else crosses the link of a lab but our own session's last words.
+        assert 0 <= wire["foreign_bytes"] < 64_000
+        assert not {"foreign-traffic", "one-end-counted"} & set(record["flags"])
+        assert wire["ends"]["source"]["device"] == wire["ends"]["target"]["device"] == "lan-1g"
+        assert wire["ends"]["target"]["rx_bytes"] >= wire["tx_bytes"]
+        assert 0 < wire["rtt_ms"]["before"] < 1000
+        assert 0 < wire["rtt_ms"]["after"] < 1000
 
 
 def test_nothing_of_ours_runs_on_the_target_afterwards(records: dict[str, Any]) -> None:

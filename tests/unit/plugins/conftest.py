@@ -40,5 +40,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
 
 
 @pytest.fixture
-def fake_ssh(programs: Programs) -> str:
+def fake_ssh(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> str:
+    # Whoever runs the tests may have logged in.
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
     return programs.add("ssh", FAKE_SSH)

@@ -69,7 +69,8 @@ class Bench:
         space: dict[str, Any] | None = None,
         resumed: bool = False,
     ) -> None:
-        tree = {"path": "/srv/mine", "files": 2, "directories": 1, "bytes": 100, "compressibility": 1.0, "digest": "d"}
+        tree = {"path": "/srv/mine", "files": 2, "directories": 1, "bytes": 100, "digest": "d"}
+        tree.update(compressibility=1.0, compressibility_basis="zstd -1")
         self.campaign.save(
             {
                 "schema": 1,
@@ -127,7 +128,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 def record(status: str = "ok", **more: Any) -> dict[str, Any]:
     data = new_record()
     data.update(status=status, setup_s=0.0, wall_s=2.0, total_s=2.0, throughput_Bps=50.0, **more)
-    data["method"].update(encrypted=True, streams=1, versions={"ssh": "9"})
+    data["method"].update(encrypted=True, streams=1, versions={"ssh": "9"}, paths={"ssh": "/usr/bin/ssh"})
     return data
 
 
@@ -188,6 +189,7 @@ def test_lays_what_the_campaign_knows_over_the_record(bench: Bench) -> None:
         "directories": 1,
         "bytes": 100,
         "compressibility": 1.0,
+        "compressibility_basis": "zstd -1",
         "digest": "d",
     }
     assert row["method"] == {
@@ -197,6 +199,7 @@ def test_lays_what_the_campaign_knows_over_the_record(bench: Bench) -> None:
         "encrypted": True,
         "streams": 1,
         "versions": {"ssh": "9"},
+        "paths": {"ssh": "/usr/bin/ssh"},
         "ssh": SSH,
     }
     assert {key: row[key] for key in ("warmup", "block", "position", "replica", "seed", "scenario")} == {

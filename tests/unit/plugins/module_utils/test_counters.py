@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _counters
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._counters import HostCpu, Sessions, Traffic
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._counters import Carried, HostCpu, Sessions, Traffic
 
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -145,15 +145,136 @@ def test_traffic_by_hand(proc: Proc) -> None:
     assert _counters.traffic(None, str(proc.root)) is None
 
 
-def test_what_was_not_counted_is_null_and_not_zero() -> None:
-    nothing = {"tx_bytes": None, "rx_bytes": None, "retransmits": None, "basis": None}
-    assert _counters.wire_between(None, Traffic(1, 1, 1)) == nothing
-    assert _counters.wire_between(Traffic(5, 7, None), Traffic(15, 8, 3)) == {
-        "tx_bytes": 10,
-        "rx_bytes": 1,
-        "retransmits": None,
-        "basis": "device",
-    }
+class TestMeter:
+    def counters(self, proc: Proc, tx_bytes: int, rx_bytes: int, retransmits: int) -> None:
+        (proc.root / "net").mkdir(exist_ok=True)
+        (proc.root / "net" / "dev").write_text(f"eth0: {rx_bytes} 5 0 0 0 0 0 0 {tx_bytes} 1 0 0 0 0 0 0\n")
+        (proc.root / "net" / "snmp").write_text(f"Tcp: RetransSegs\nTcp: {retransmits}\n")
+
+    def test_it_counts_from_its_making_on(self, proc: Proc) -> None:
+        self.counters(proc, 1000, 500, 7)
+        meter = _counters.Meter("eth0", str(proc.root))
+        self.counters(proc, 3000, 600, 9)
+        carried = meter.read()
+        assert carried is not None
+        assert carried[:4] == ("eth0", 2000, 100, 2)
+        assert carried.seconds > 0
+
+    def test_what_cannot_be_counted_is_null(self, proc: Proc) -> None:
+        assert _counters.Meter(None, str(proc.root)).read() is None
+        meter = _counters.Meter("eth0", str(proc.root))
+        assert meter.read() is None
+        self.counters(proc, 1000, 500, 7)
+        assert meter.read() is None
+        # A device that was made anew.
+        meter = _counters.Meter("eth0", str(proc.root))
+        self.counters(proc, 10, 600, 7)
+        assert meter.read() is None
+
+
+def carried(tx_bytes: int, rx_bytes: int, seconds: float = 10.0, device: str = "eth0") -> Carried:
+    return Carried(device, tx_bytes, rx_bytes, 0, seconds)
+
+
+class TestWire:
+    """A copy of 100 MB in 10 s, with 2 MB of acknowledgements, as the source sees it."""
+
+    SOURCE = carried(100_000_000, 2_000_000)
+
+    def test_what_was_not_counted_is_null_and_not_zero(self) -> None:
+        assert _counters.wire(None, carried(1, 2)) == {
+            "tx_bytes": None,
+            "rx_bytes": None,
+            "retransmits": None,
+            "basis": None,
+            "foreign_bytes": None,
+            "ends": {"source": None, "target": {"device": "eth0", "tx_bytes": 1, "rx_bytes": 2}},
+        }
+        alone = _counters.wire(self.SOURCE._replace(retransmits=None), None)
+        assert (alone["tx_bytes"], alone["rx_bytes"], alone["basis"]) == (100_000_000, 2_000_000, "device")
+        assert (alone["retransmits"], alone["foreign_bytes"], alone["ends"]["target"]) == (None, None, None)
+
+    def test_what_only_one_end_saw_is_not_the_copy_s(self) -> None:
+        """30 MB from the source to a third host, 5 MB from there to the target."""
+        found = _counters.wire(
+            carried(130_000_000, 2_500_000), carried(2_000_000, 105_000_000, device="eth1"), (None, None)
+        )
+        assert (found["tx_bytes"], found["rx_bytes"]) == (105_000_000, 2_000_000)
+        assert (found["basis"], found["foreign_bytes"]) == ("both-devices", 25_000_000)
+        assert found["ends"] == {
+            "source": {"device": "eth0", "tx_bytes": 130_000_000, "rx_bytes": 2_500_000},
+            "target": {"device": "eth1", "tx_bytes": 2_000_000, "rx_bytes": 105_000_000},
+        }
+
+    def test_steady_traffic_between_the_two_is_taken_off(self) -> None:
+        """500 kB/s one way, 20 kB/s the other, seen by both for half a second; the target also hears from others."""
+        quiet = (carried(250_000, 10_000, 0.5), carried(10_000, 400_000, 0.5))
+        found = _counters.wire(carried(105_000_000, 2_200_000), carried(2_200_000, 106_000_000), quiet)
+        assert (found["tx_bytes"], found["rx_bytes"]) == (100_000_000, 2_000_000)
+        assert found["foreign_bytes"] == 5_000_000
+
+    @pytest.mark.parametrize(
+        "quiet",
+        [
+            # 90 kB/s are less than 1 % of the copy's 10 MB/s.
+            (carried(90_000, 0, 1.0), carried(0, 90_000, 1.0)),
+            # Only one end saw it.
+            (carried(900_000, 0, 1.0), carried(0, 50_000, 1.0)),
+            # No more than a silent session sends by itself, in a very short time.
+            (carried(1500, 0, 0.001), carried(0, 1500, 0.001)),
+            (None, carried(0, 900_000, 1.0)),
+            (carried(900_000, 0, 1.0), None),
+        ],
+    )
+    def test_what_is_little_or_seen_by_one_end_stays(self, quiet: tuple[Carried | None, Carried | None]) -> None:
+        target = carried(2_000_000, 100_000_000)
+        assert _counters.wire(self.SOURCE, target, quiet)["tx_bytes"] == 100_000_000
+
+    def test_no_more_is_taken_off_than_there_is(self) -> None:
+        burst = (carried(90_000_000, 0, 0.5), carried(0, 90_000_000, 0.5))
+        assert _counters.wire(self.SOURCE, carried(0, 100_000_000), burst)["tx_bytes"] == 0
+
+    @pytest.mark.parametrize(
+        ("foreign_bytes", "retransmits", "said"),
+        [
+            (2_000_000, 0, False),
+            (2_000_001, 0, True),
+            # A hundred lost segments of 1500 bytes were seen by one end only.
+            (2_150_000, 100, False),
+            (2_150_001, 100, True),
+            (2_150_001, None, True),
+            (None, 0, False),
+        ],
+    )
+    def test_much_that_flowed_beside_the_copy_is_said(
+        self, foreign_bytes: int | None, retransmits: int | None, said: bool
+    ) -> None:
+        wire = {"tx_bytes": 100_000_000, "foreign_bytes": foreign_bytes, "retransmits": retransmits}
+        assert _counters.shared_the_wire(wire, 1500) is said
+
+    @pytest.mark.parametrize(("foreign_bytes", "said"), [(64_000, False), (64_001, True)])
+    def test_beside_a_small_copy_little_is_not_worth_a_word(self, foreign_bytes: int, said: bool) -> None:
+        wire = {"tx_bytes": 1000, "foreign_bytes": foreign_bytes, "retransmits": 0}
+        assert _counters.shared_the_wire(wire, 1500) is said
+
+
+def test_the_device_of_an_address_of_ours_is_the_one_that_ip_names() -> None:
+    assert _counters.address_device("127.0.0.1") == "lo"
+    said = subprocess.run(["ip", "-o", "addr"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    named = [line.split() for line in said.splitlines()]
+    assert len(named) > 0
+    for words in named:
+        address = words[3].partition("/")[0]
+        assert _counters.address_device(address) in {w[1] for w in named if w[3].partition("/")[0] == address}
+    assert _counters.address_device("198.51.100.77") is None
+    assert _counters.address_device("no address") is None
+
+
+def test_the_device_of_a_session_is_the_one_both_ways() -> None:
+    assert _counters.session_device("127.0.0.1 50000 127.0.0.1 22") == "lo"
+    # What arrives at this address did not come by the device of the way back.
+    assert _counters.session_device("127.0.0.1 50000 198.51.100.77 22") is None
+    assert _counters.session_device("") is None
 
 
 def test_the_device_of_a_route_is_the_one_that_ip_names() -> None:
@@ -239,6 +360,10 @@ class TestSessions:
         sessions = self.start(proc)
         proc.children(10)
         assert sessions.finish() == (None, None, ["foreign-session"])
+
+    @pytest.mark.parametrize(("spent_s", "pause_s"), [(0.00002, 0.05), (0.0003, 0.06), (0.01, 2.0)])
+    def test_looking_takes_half_a_percent_of_a_core_at_most(self, spent_s: float, pause_s: float) -> None:
+        assert _counters.sample_pause_s(spent_s) == pytest.approx(pause_s)
 
     def test_without_a_listener_there_is_no_figure(self) -> None:
         sessions = Sessions(None, 1)

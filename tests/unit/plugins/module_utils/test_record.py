@@ -31,6 +31,14 @@ def test_cpu_is_a_share_of_one_core() -> None:
     assert _record.cpu(1.0, 0.5, 0.0, "rusage")["percent"] is None
 
 
+@pytest.mark.parametrize(("size", "flags"), [(1000, ["setup-dominated"]), (None, ["setup-dominated"]), (0, [])])
+def test_setup_that_dominates_is_flagged_but_for_an_empty_tree(size: int | None, flags: list[str]) -> None:
+    record = _record.new_record()
+    record["link"]["connect_s"], record["total_s"], record["dataset"]["bytes"] = 0.3, 1.0, size
+    _record.mark_setup_dominated(record)
+    assert record["flags"] == flags
+
+
 FULL = {"dataset": {"bytes": 1000, "compressibility": 1.0}, "scenario": "full", "status": "ok"}
 
 
@@ -52,6 +60,23 @@ def test_what_physics_does_not_allow_is_flagged(
     record["link"]["ceiling_Bps"], record["throughput_Bps"], record["wire"]["tx_bytes"] = ceiling, throughput, sent
     _record.mark_impossible(record)
     assert record["flags"] == flags
+
+
+def test_what_was_taken_off_for_other_traffic_is_not_missing() -> None:
+    """It is an estimate; the devices' own counts are not."""
+    record = {**_record.new_record(), **FULL}
+    record["wire"].update(
+        tx_bytes=900,
+        ends={
+            "source": {"device": "eth0", "tx_bytes": 1500, "rx_bytes": 0},
+            "target": {"device": "eth0", "tx_bytes": 0, "rx_bytes": 1001},
+        },
+    )
+    _record.mark_impossible(record)
+    assert record["flags"] == []
+    record["wire"]["ends"]["target"]["rx_bytes"] = 999
+    _record.mark_impossible(record)
+    assert record["flags"] == ["wire-too-small"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -162,13 +164,129 @@ def test_digests_show_equality_at_once(tree: Path) -> None:
     assert not _tree.quick_match(manifest, manifest.digest, manifest.meta_digest)
 
 
-def test_compressibility_of_the_two_extremes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", [shutil.which("zstd"), None])
+def test_compressibility_of_the_two_extremes(tmp_path: Path, program: str | None) -> None:
+    def measured() -> tuple[float | None, str | None]:
+        return _tree.compressibility(tmp_path, _tree.scan(tmp_path), program)
+
+    basis = "zstd -1" if program else "zlib -1"
     (tmp_path / "random").write_bytes(os.urandom(100_000))
-    assert _tree.compressibility(tmp_path, _tree.scan(tmp_path)) == pytest.approx(1.0, abs=0.01)
+    assert measured() == (pytest.approx(1.0, abs=0.01), basis)
     (tmp_path / "random").write_bytes(bytes(100_000))
-    assert _tree.compressibility(tmp_path, _tree.scan(tmp_path)) == pytest.approx(0.0, abs=0.02)
+    assert measured() == (pytest.approx(0.0, abs=0.02), basis)
     (tmp_path / "random").write_bytes(b"")
-    assert _tree.compressibility(tmp_path, _tree.scan(tmp_path)) is None
+    assert measured() == (None, None)
+
+
+@pytest.mark.parametrize("program", ["zstd", "gzip"])
+def test_compressibility_is_what_the_program_makes_of_it(tmp_path: Path, program: str) -> None:
+    """A small text: the sample is all of it."""
+    if shutil.which(program) is None:
+        pytest.skip(f"no {program} here")
+    text = b"".join(b"%d squared is %d\n" % (number, number * number) for number in range(2000))
+    (tmp_path / "text").write_bytes(text)
+    found = _tree.compressibility(tmp_path, _tree.scan(tmp_path), shutil.which("zstd") if program == "zstd" else None)
+    with open(tmp_path / "text", "rb") as stream:
+        size = len(subprocess.run([program, "-1"], stdin=stream, stdout=subprocess.PIPE, check=True).stdout)
+    # The headers of gzip's stream and of zlib's differ by a few bytes.
+    assert found.value == pytest.approx(size / len(text), abs=30 / len(text))
+
+
+def test_a_zstd_that_fails_leaves_it_to_zlib(tmp_path: Path) -> None:
+    (tmp_path / "zeros").write_bytes(bytes(1000))
+    assert _tree.compressibility(tmp_path, _tree.scan(tmp_path), "/bin/false").basis == "zlib -1"
+    assert _tree.compressibility(tmp_path, _tree.scan(tmp_path), "/no/such/zstd").basis == "zlib -1"
+
+
+def forget(path: Path, offset: int = 0, length: int = 0) -> None:
+    """Take a file, or a part of it, out of the page cache."""
+    with open(path, "rb") as stream:
+        os.fsync(stream.fileno())
+        os.posix_fadvise(stream.fileno(), offset, length, os.POSIX_FADV_DONTNEED)
+
+
+def fincore(path: Path) -> int:
+    """Bytes of a file's pages in memory; the last page counts whole."""
+    program = shutil.which("fincore")
+    if program is None:
+        pytest.skip("no fincore here")
+    said = subprocess.run([program, "-nbo", "RES", path], stdout=subprocess.PIPE, check=True).stdout
+    return int(said)
+
+
+PAGE = mmap.PAGESIZE
+
+
+@pytest.fixture
+def big(tmp_path: Path) -> Path:
+    """40 pages and 100 bytes, all in memory and on disk; nothing is read ahead."""
+    path = tmp_path / "big" / "file"
+    path.parent.mkdir()
+    path.write_bytes(os.urandom(40 * PAGE + 100))
+    return path
+
+
+@pytest.mark.parametrize("map_pages", [1 << 16, 8])
+def test_what_is_in_memory_is_what_fincore_says(big: Path, monkeypatch: pytest.MonkeyPatch, map_pages: int) -> None:
+    monkeypatch.setattr(_tree, "_MAP_BYTES", map_pages * PAGE)
+    manifest = _tree.scan(big.parent, False)
+    assert _tree.resident(big.parent, manifest) == (40 * PAGE + 100, 40 * PAGE + 100, 0)
+    assert fincore(big) == 41 * PAGE
+    forget(big, 10 * PAGE, 20 * PAGE)
+    in_part = _tree.resident(big.parent, manifest)
+    # A page of the cache may be larger than one of memory, and then goes whole or not at all.
+    assert in_part.resident_bytes == fincore(big) - PAGE + 100
+    forget(big)
+    if fincore(big):
+        pytest.skip("this filesystem does not forget")
+    cold = _tree.resident(big.parent, manifest)
+    assert cold == (0, 40 * PAGE + 100, 0)
+    assert (cold.share, cold.state) == (0.0, "cold")
+    _tree.warm(big.parent, manifest)
+    warm = _tree.resident(big.parent, manifest)
+    assert (warm.share, warm.state) == (1.0, "warm")
+
+
+def test_another_s_file_is_unknown_and_not_resident() -> None:
+    """The kernel calls all of it resident."""
+    size = os.stat("/etc/passwd").st_size
+    manifest = Manifest({b"passwd": entry(size=size), b"no such": entry(size=7)})
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        found = _tree.resident("/etc", manifest)
+    finally:
+        os.seteuid(user)
+    assert found == (0, size + 7, size + 7)
+    assert (found.share, found.state) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("resident", "unknown", "share", "state"),
+    [
+        (990, 0, 0.99, "warm"),
+        (989, 0, 0.989, "partly-warm"),
+        (10, 0, 0.01, "cold"),
+        (11, 0, 0.011, "partly-warm"),
+        # What is not known may change nothing, or all.
+        (995, 5, None, "warm"),
+        (0, 10, None, "cold"),
+        (500, 10, None, "partly-warm"),
+        (985, 10, None, None),
+        (5, 10, None, None),
+    ],
+)
+def test_states_of_the_cache(resident: int, unknown: int, share: float | None, state: str | None) -> None:
+    found = _tree.Residency(resident, 1000, unknown)
+    assert (found.share, found.state) == (share, state)
+
+
+def test_an_empty_tree_is_neither_warm_nor_cold(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    found = _tree.resident(tmp_path, _tree.scan(tmp_path))
+    assert found == (0, 0, 0)
+    assert (found.share, found.state) == (None, None)
 
 
 def test_what_vanishes_while_it_is_listed_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _copy
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import CopyMethod, Host, Job
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import Ssh
 
@@ -30,9 +31,9 @@ def run_module(monkeypatch: pytest.MonkeyPatch) -> Run:
         for name in ("die_with_controller",):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, lambda _end_all: None)
-        monkeypatch.setattr(
-            "ansible_collections.linkops.bulkcopy.plugins.module_utils._copy.die_with_controller", lambda _end_all: None
-        )
+        monkeypatch.setattr(_copy, "die_with_controller", lambda _end_all: None)
+        # No test here looks at steady traffic.
+        monkeypatch.setattr(_copy, "_QUIET_S", 0.0)
         with patch_module_args(dict(options, _ansible_check_mode=check_mode)), monkeypatch.context() as patch:
             patch.setattr(sys, "stdout", out)
             with pytest.raises(SystemExit):

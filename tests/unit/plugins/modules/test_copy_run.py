@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _copy, _record
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _copy, _counters, _record, _target, _tree
 from ansible_collections.linkops.bulkcopy.plugins.modules import link_info, tar_nc, tar_ssh, tree_info
 
 from ..conftest import Programs
@@ -86,9 +87,36 @@ def test_a_copy_is_made_verified_and_measured(run_module: Run, options: dict[str
     assert record["total_s"] == record["wall_s"] <= record["durable_s"]
     assert record["throughput_Bps"] == pytest.approx(300_007 / record["total_s"], rel=1e-3)
     assert record["cpu"]["source"]["basis"] == "rusage"
+    assert record["measuring"]["module_s"] > 0
+    assert set(record["method"]["versions"]) <= set(record["method"]["paths"]) == {"ssh", "tar", "target tar"}
+    assert record["method"]["paths"]["tar"] == record["stages"][0]["argv"][0]
+    assert record["measuring"]["agent_s"] > 0
     # There is no sshd here, so there is no figure, and the record says why.
     assert record["cpu"]["target"] is None
     assert "no-sshd-listener" in record["flags"]
+
+
+@pytest.mark.parametrize("module", [tar_ssh, tar_nc])
+def test_both_ends_count_what_crosses_the_wire(
+    run_module: Run, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, module: Any
+) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "127.0.0.1 50000 127.0.0.1 22")
+    record = run_module(module, **options)["record"]
+    wire = record["wire"]
+    assert (wire["ends"]["source"]["device"], wire["ends"]["target"]["device"]) == ("lo", "lo")
+    assert wire["basis"] == "both-devices"
+    assert wire["tx_bytes"] <= min(wire["ends"]["source"]["tx_bytes"], wire["ends"]["target"]["rx_bytes"])
+    assert wire["foreign_bytes"] == wire["ends"]["source"]["tx_bytes"] - wire["tx_bytes"]
+    assert wire["rtt_ms"]["before"] > 0
+    assert wire["rtt_ms"]["after"] > 0
+    assert "one-end-counted" not in record["flags"]
+
+
+def test_one_end_s_count_is_said_to_be_one(run_module: Run, options: dict[str, Any]) -> None:
+    record = run_module(tar_ssh, **options)["record"]
+    assert (record["wire"]["basis"], record["wire"]["foreign_bytes"]) == ("device", None)
+    assert record["wire"]["ends"]["target"] is None
+    assert "one-end-counted" in record["flags"]
 
 
 def test_netcat_copies_too(run_module: Run, options: dict[str, Any], tree: Path) -> None:
@@ -274,6 +302,7 @@ def test_a_lost_session_does_not_cost_what_was_measured(
     assert result["msg"].startswith("the session on target 127.0.0.1 was lost during the copy")
     assert [(stage["end"], stage["rc"]) for stage in record["stages"]] == [("source", 0), ("source", 0)]
     assert record["cpu"]["source"]["user_s"] >= 0
+    assert (record["measuring"]["agent_s"], record["wire"]["rtt_ms"]["after"]) == (None, None)
     # When the receiver ended is not known.
     assert (record["wall_s"], record["total_s"], record["durable_s"], record["cpu"]["target"]) == (None,) * 4
     assert {"session-lost", "not-flushed"} <= set(record["flags"])
@@ -311,7 +340,52 @@ def test_what_was_not_verified_is_flagged(run_module: Run, options: dict[str, An
 @pytest.mark.parametrize("cache", ["warm", "as-is"])
 def test_the_state_of_the_cache_is_recorded(run_module: Run, options: dict[str, Any], cache: str) -> None:
     record = run_module(tar_ssh, cache=cache, **options)["record"]
-    assert record["cache"] == {"requested": cache, "achieved": None if cache == "as-is" else "warm"}
+    # The tree has just been written.
+    assert record["cache"] == {"requested": cache, "achieved": "warm", "resident": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("cache", "seen", "achieved", "flags"),
+    [
+        ("warm", (99, 100, 0), "warm", set()),
+        # Memory is too small for the tree.
+        ("warm", (98, 100, 0), None, {"cache-not-warm"}),
+        ("warm", (0, 100, 100), None, {"cache-not-warm", "cache-unknown"}),
+        ("warm", (0, 0, 0), "warm", set()),
+        ("cold", (1, 100, 0), "cold", set()),
+        # The kernel was told to forget, and did not.
+        ("cold", (2, 100, 0), None, {"cache-not-cold"}),
+        ("as-is", (0, 100, 0), "cold", set()),
+        ("as-is", (50, 100, 0), "partly-warm", set()),
+        ("as-is", (50, 100, 50), None, {"cache-unknown"}),
+        ("as-is", (0, 0, 0), "as-is", set()),
+    ],
+)
+def test_the_cache_is_what_the_kernel_says_and_not_what_was_asked_for(
+    run_module: Run,
+    options: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    cache: str,
+    seen: tuple[int, int, int],
+    achieved: str | None,
+    flags: set[str],
+) -> None:
+    monkeypatch.setattr(_counters, "drop_page_cache", lambda _path: True)
+    monkeypatch.setattr(_target.Target, "request", dropping(_target.Target.request))
+    monkeypatch.setattr(_tree, "resident", lambda _root, _manifest: _tree.Residency(*seen))
+    record = run_module(tar_ssh, cache=cache, **options)["record"]
+    resident = None if seen[2] or not seen[1] else seen[0] / seen[1]
+    assert record["cache"] == {"requested": cache, "achieved": achieved, "resident": resident}
+    assert {flag for flag in record["flags"] if flag.startswith("cache-")} == flags
+
+
+def dropping(request: Any) -> Any:
+    """The agent's answers, without its making this machine forget everything."""
+
+    def answer(target: _target.Target, name: str, *more: Any, **arguments: Any) -> Any:
+        return {"dropped": True} if name == "drop_page_cache" else request(target, name, *more, **arguments)
+
+    return answer
 
 
 def test_a_saved_list_spares_reading_the_source(run_module: Run, options: dict[str, Any], tmp_path: Path) -> None:
@@ -319,6 +393,7 @@ def test_a_saved_list_spares_reading_the_source(run_module: Run, options: dict[s
     assert listed["changed"] is True
     assert (listed["tree"]["files"], listed["tree"]["directories"], listed["tree"]["bytes"]) == (4, 1, 300_007)
     assert listed["tree"]["compressibility"] == pytest.approx(1.0, abs=0.01)
+    assert listed["tree"]["compressibility_basis"] == ("zstd -1" if shutil.which("zstd") else "zlib -1")
     assert run_module(tree_info, path=options["src"], manifest=str(tmp_path / "list"))["changed"] is False
     record = run_module(tar_ssh, manifest=str(tmp_path / "list"), **options)["record"]
     assert record["dataset"]["digest"] == listed["tree"]["digest"]
@@ -403,6 +478,14 @@ def test_link_info_measures_and_names(
     assert result["link"]["device"] == "lo"
     assert result["link"]["connect_s"] > 0
     assert result["target"]["room"]["bytes"] > 0
+    here, there = result["source"]["fingerprint"], result["target"]["fingerprint"]
+    # Both ends are this machine, which only told the source a route and the target a directory.
+    assert (here["nic"]["device"], here["filesystem"]["type"]) == ("lo", None)
+    assert (there["nic"]["device"], there["filesystem"]["type"]) != (None, None)
+    assert set(here) == set(there)
+    assert (here["kernel"], here["cpu"], here["tcp"]) == (there["kernel"], there["cpu"], there["tcp"])
+    with_data = run_module(link_info, data_dir=scratch["dest"], **looked)["source"]["fingerprint"]
+    assert with_data["filesystem"] == there["filesystem"]
     assert result["flags"] == []
     monkeypatch.setenv("FAKE_SSH_NOISE", "hello")
     assert run_module(link_info, **looked)["flags"] == ["shell-not-clean"]
@@ -446,3 +529,43 @@ def test_without_iperf3_the_ceiling_is_null_and_says_why(
     )
     result = run_module(link_info, ceiling_s=1, **looked)
     assert (result["link"]["ceiling_Bps"], result["flags"]) == (None, ["no-iperf3"])
+    assert result["link"]["streams_Bps"] == {"1": None, "4": None}
+
+
+#: A server listens once; a client says 8 Mbit/s for each of its streams, or nothing.
+FAKE_IPERF = f"""#!{os.path.realpath(sys.executable)}
+import json, socket, sys
+words = sys.argv[1:]
+host, port = words[words.index("--bind" if "--server" in words else "--client") + 1], int(words[words.index("--port") + 1])
+if "--server" in words:
+    socket.create_server((host, port)).accept()
+else:
+    socket.create_connection((host, port)).close()
+    streams = int(words[words.index("--parallel") + 1])
+    if streams not in FAILING:
+        print(json.dumps({{"end": {{"sum_received": {{"bits_per_second": 8e6 * streams}}}}}}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("failing", "ceiling", "rates", "flags"),
+    [
+        ((), 4_000_000, {"1": 1_000_000, "4": 4_000_000}, []),
+        ((4,), 1_000_000, {"1": 1_000_000, "4": None}, ["streams-not-measured"]),
+        ((1, 4), None, {"1": None, "4": None}, ["ceiling-not-measured"]),
+    ],
+)
+def test_the_ceiling_is_the_largest_of_the_rates(
+    run_module: Run,
+    scratch: dict[str, Any],
+    programs: Programs,
+    failing: tuple[int, ...],
+    ceiling: int | None,
+    rates: dict[str, int | None],
+    flags: list[str],
+) -> None:
+    programs.add("iperf3", FAKE_IPERF.replace("FAILING", repr(failing)))
+    looked = {key: scratch[key] for key in ("address", "target_python", "scratch_token")}
+    result = run_module(link_info, ceiling_s=1, **looked)
+    assert (result["link"]["ceiling_Bps"], result["link"]["streams_Bps"]) == (ceiling, rates)
+    assert result["flags"] == flags
