@@ -145,10 +145,10 @@ class Evidence:
 
     @property
     def carried_bytes(self) -> float | None:
-        """Bytes of TCP payload that crossed the link, rather too few than too many: of the bytes on the wire the share
-        that full frames carry (20 bytes of IP, 20 of TCP, 12 of its timestamps, 14 of Ethernet), and where nothing
-        compresses, no fewer than the files have. (A virtual device counts the headers of what is cut up later once, so
-        that the first is too few by up to 4 %.)"""
+        """Bytes of TCP payload that crossed the link, had all of them gone in full frames as the ceiling's do: of the bytes
+        on the wire the share that a full frame carries (beside 20 bytes of IP, 20 of TCP, 12 of its timestamps, 14 of
+        Ethernet); and where nothing compresses, no fewer than the files have. A virtual device counts the headers of what
+        is cut up later only once, which makes the first too small by up to 4 %."""
         known = []
         if self.wire_tx_bytes is not None and self.mtu is not None and self.mtu > 52:
             known.append(self.wire_tx_bytes * (self.mtu - 52) / (self.mtu + 14))

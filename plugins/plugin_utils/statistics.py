@@ -159,7 +159,8 @@ def hodges_lehmann(values: Sequence[float], alpha: float) -> tuple[float, tuple[
     """The centre of values that scatter symmetrically, and its interval at 1 - alpha: the median of their Walsh averages
     (the means of all pairs, each value with itself included), and the averages that the signed-rank test at alpha does
     not reject (same source, sections 3.2 and 3.3). The interval is null where there are too few values for alpha."""
-    averages = sorted((a + b) / 2 for i, a in enumerate(values) for b in values[i:])
+    ordered = sorted(values)  # a sort of what comes in rising runs is a merge
+    averages = sorted([(a + b) / 2 for i, a in enumerate(ordered) for b in ordered[i:]])
     cutoff = signed_rank_cutoff(len(values), alpha)
     interval = None if cutoff is None else (averages[cutoff], averages[-1 - cutoff])
     return statistics.median(averages), interval
