@@ -195,7 +195,7 @@ class ActionModule(ActionBase):
                     "source": link.source,
                     "target": link.target,
                     "become": become[link.source],
-                    "info": _link_info_args(link),
+                    "info": _link_info_args(link, plan.methods, hosts[link.source].data_dir),
                     "cells": [
                         {
                             "run_id": cell.run_id,
@@ -411,8 +411,14 @@ def _become(host: str, task_vars: Mapping[str, Any]) -> bool:
     return bool(user) and user != login
 
 
-def _link_info_args(link: plans.Link) -> dict[str, Any]:
+def _link_info_args(link: plans.Link, methods: Sequence[plans.Method], data_dir: str) -> dict[str, Any]:
+    variants: list[dict[str, Any]] = []
+    for variant in map(plans.ssh_variant, methods):
+        if variant not in variants:
+            variants.append(variant)
     return {
+        "ssh_variants": variants,
+        "data_dir": data_dir,
         "address": link.address,
         "ssh_port": link.ssh_port,
         "ssh_user": link.ssh_user,
@@ -542,7 +548,7 @@ def take_stock(plan: plans.Plan, journal: Mapping[tuple[str, str], Row]) -> dict
                 break
         else:
             result = journal["link", link.name].get("result") or {}
-            state.update({key: result.get(key) for key in ("link", "ssh", "source", "target")})
+            state.update({key: result.get(key) for key in ("link", "ssh_variants", "source", "target")})
             prepared = (journal["scratch", link.target].get("result") or {}).get("boot_id")
             reached = (result.get("target") or {}).get("boot_id")
             if prepared and reached and prepared != reached:  # a marker on a shared file system proves nothing

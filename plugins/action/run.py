@@ -262,9 +262,9 @@ class Job:
         return record
 
     def _ssh(self) -> dict[str, Any] | None:
-        """What ssh negotiates on this link, seen once; its compression is only known where the method asks for none."""
-        seen = self.link_state.get("ssh")
-        if not seen:
-            return None
-        compression = None if self.method.args.get("ssh_compression") else seen.get("compression")
-        return {"cipher": seen.get("cipher"), "mac": seen.get("mac"), "compression": compression}
+        """What ssh negotiates on this link with the method's own settings, seen once."""
+        wanted = plans.ssh_variant(self.method)
+        for seen in self.link_state.get("ssh_variants") or ():
+            if seen["negotiated"]["cipher"] and {key: seen[key] for key in wanted} == wanted:
+                return dict(seen["negotiated"])
+        return None

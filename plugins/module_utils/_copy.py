@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import shutil
 import signal
@@ -382,11 +383,14 @@ class Run:
         return self.target
 
     def _measure_connection(self) -> None:
-        """What a login and a round trip cost: in a campaign they are measured once a link instead."""
+        """What a login and a round trip cost, and what ssh agrees on: a campaign looks at these once a link instead."""
+        login = log_in(self.ssh, self.here.program("ssh"), bool(self.method.params.get("ssh_compression")))
         self.record["link"].update(
-            connect_s=connect_seconds(self.ssh, self.here.program("ssh")),
+            connect_s=login.seconds,
             rtt_ms=_counters.tcp_round_trip_ms(self.ssh.address, self.ssh.port or 22),
         )
+        if self.method.encrypted and login.negotiated["cipher"] is not None:
+            self.record["method"]["ssh"] = login.negotiated
 
     def _refuse_overlap(self, src: str, place: dict[str, Any], same_kernel: bool) -> None:
         """The two ends may be one filesystem under two addresses; then a copy must not feed on itself."""
@@ -749,11 +753,29 @@ def ssh_of(params: Mapping[str, Any]) -> Ssh:
     )
 
 
-def connect_seconds(ssh: Ssh, program: str) -> float | None:
-    """How long a login that does nothing takes. Null where it fails."""
+class Login(NamedTuple):
+    """A login that did nothing: how long it took, null where it failed, and the cipher, MAC and compression towards the
+    target that were agreed on, null where ssh does not tell."""
+
+    seconds: float | None
+    negotiated: dict[str, str | None]
+
+
+def log_in(ssh: Ssh, program: str, compression: bool = False) -> Login:
+    """Log in with these settings, once."""
+    # ssh takes the first value that it meets.
+    argv = [program, "-o", "LogLevel=DEBUG1", *ssh.argv(program, ["true"], compression)[1:]]
     start = time.monotonic()
-    done = _agent.ask(ssh.argv(program, ["true"]), CONNECT_TIMEOUT_S * 3.0)
-    return round(time.monotonic() - start, 6) if done["rc"] == 0 else None
+    done = _agent.ask(argv, CONNECT_TIMEOUT_S * 3.0)
+    took_s = round(time.monotonic() - start, 6)
+    return Login(took_s if done["rc"] == 0 else None, negotiated(done["output"]))
+
+
+def negotiated(said: str) -> dict[str, str | None]:
+    """Cipher, MAC and compression towards the server out of what ssh says at C(LogLevel=DEBUG1)."""
+    found = re.search(r"kex: client->server cipher: (\S+) MAC: (\S+) compression: (\S+)", said)
+    cipher, mac, compression = found.groups() if found else (None, None, None)
+    return {"cipher": cipher, "mac": mac and mac.strip("<>"), "compression": compression}
 
 
 def die_with_controller(end_all: Callable[[], None]) -> None:

@@ -34,6 +34,22 @@ options:
         sends none.
     type: int
     default: 0
+  ssh_variants:
+    description:
+      - Other ways to log in, of which to tell what the connection agrees on.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      ssh_options:
+        description: Values for C(-o) that come before those of O(ssh_options).
+        type: list
+        elements: str
+        default: []
+      compression:
+        description: Whether ssh is asked to compress.
+        type: bool
+        default: false
   scratch_dir:
     description:
       - Scratch directory on the target whose marker file is compared with O(scratch_token).
@@ -101,6 +117,11 @@ ssh:
     compression:
       description: Compression without the method's asking for it.
       type: str
+ssh_variants:
+  description: The O(ssh_variants), each with C(negotiated), which holds the keys of RV(ssh).
+  returned: success
+  type: list
+  elements: dict
 flags:
   description: What to know before copying, for example V(shell-not-clean), or V(no-iperf3) where the ceiling could not be
     measured, and V(streams-not-measured) where it comes from some of RV(link.streams_Bps) only.
@@ -132,7 +153,6 @@ target:
 """
 
 import json
-import re
 import socket
 import statistics
 from typing import Any
@@ -141,8 +161,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _agent, _counters
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import (
     CONNECTION_OPTIONS,
-    connect_seconds,
     die_with_controller,
+    log_in,
     ssh_of,
 )
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import Ended, Ssh, Target
@@ -155,13 +175,6 @@ _STREAMS = (1, 4)
 #: Left out at the start, while TCP finds its rate; and how long iperf3 may take beyond the test to start and to end.
 _SLOW_START_S = 1
 _IPERF_SLACK_S = 30.0
-
-
-def negotiated(said: str) -> dict[str, str | None]:
-    """Cipher, MAC and compression towards the server out of what C(ssh -v) prints."""
-    found = re.search(r"kex: client->server cipher: (\S+) MAC: (\S+) compression: (\S+)", said)
-    cipher, mac, compression = found.groups() if found else (None, None, None)
-    return {"cipher": cipher, "mac": mac and mac.strip("<>"), "compression": compression}
 
 
 def received_Bps(said: str) -> int | None:  # noqa: N802  the unit
@@ -195,6 +208,11 @@ def measure_streams(ssh: Ssh, target: Target, seconds: int) -> tuple[dict[str, i
     return rates, ["streams-not-measured"] if missing else []
 
 
+def with_variant(ssh: Ssh, variant: dict[str, Any]) -> Ssh:
+    """The login with a variant's own options before the common ones, as ssh takes the first value that it meets."""
+    return ssh._replace(options=(*variant["ssh_options"], *ssh.options))
+
+
 def look(module: AnsibleModule, ssh: Ssh, program: str, target: Target) -> dict[str, Any]:
     """Everything that the module returns. Raises C(Ended)."""
     hello = target.open()
@@ -202,9 +220,9 @@ def look(module: AnsibleModule, ssh: Ssh, program: str, target: Target) -> dict[
     if scratch_dir:
         place = target.request("examine", dest=scratch_dir, scratch=True, token=module.params["scratch_token"])
         hello["room"] = place["room"]
-    connects = [connect_seconds(ssh, program) for _repeat in range(_REPEATS)]
+    logins = [log_in(ssh, program) for _repeat in range(_REPEATS)]
+    connects = [login.seconds for login in logins]
     round_trips = [_counters.tcp_round_trip_ms(ssh.address, ssh.port or 22) for _repeat in range(_REPEATS)]
-    verbose = ssh._replace(options=("LogLevel=DEBUG1", *ssh.options))
     device = _counters.route_device(ssh.address)
     flags = ["shell-not-clean"] if target.noise else []
     rates: dict[str, int | None] = {str(streams): None for streams in _STREAMS}
@@ -221,7 +239,11 @@ def look(module: AnsibleModule, ssh: Ssh, program: str, target: Target) -> dict[
             "ceiling_Bps": max((rate for rate in rates.values() if rate), default=None),
             "streams_Bps": rates,
         },
-        "ssh": negotiated(_agent.ask(verbose.argv(program, ["true"]), 30.0)["output"]),
+        "ssh": logins[-1].negotiated,
+        "ssh_variants": [
+            dict(variant, negotiated=log_in(with_variant(ssh, variant), program, variant["compression"]).negotiated)
+            for variant in module.params["ssh_variants"]
+        ],
         "flags": flags,
         "source": dict(_agent.host_facts(), fingerprint=_agent.fingerprint(module.params["data_dir"], ssh.address)),
         "target": dict(hello, fingerprint=target.request("fingerprint", path=scratch_dir)),
@@ -235,6 +257,15 @@ def main() -> None:
             scratch_dir={"type": "str"},
             data_dir={"type": "path"},
             ceiling_s={"type": "int", "default": 0},
+            ssh_variants={
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "ssh_options": {"type": "list", "elements": "str", "default": []},
+                    "compression": {"type": "bool", "default": False},
+                },
+            },
         ),
         supports_check_mode=True,
     )

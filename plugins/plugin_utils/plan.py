@@ -282,6 +282,12 @@ def suggest(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {close[0]}?)" if close else ""
 
 
+def ssh_variant(method: Method) -> dict[str, Any]:
+    """What of a method's arguments decides what its ssh connections agree on."""
+    options = method.args.get("ssh_options") or ()
+    return {"ssh_options": list(options), "compression": bool(method.args.get("ssh_compression"))}
+
+
 def tree_key(source: str, directory: str) -> str:
     return f"{source}:{directory}"
 

@@ -11,6 +11,11 @@ import pytest
 #: Stands in for ssh: runs what it is given on this machine, as a login shell would, without a network.
 FAKE_SSH = """#!/bin/sh
 case "$*" in *-G*) echo "hostname example"; exit 0;; -V) echo OpenSSH_9.2p1 >&2; exit 0;; esac
+compression=none
+case "$*" in *Compression=yes*) compression=zlib@openssh.com;; esac
+case "$*" in *LogLevel=DEBUG1*)
+    echo "debug1: kex: client->server cipher: aes256-ctr MAC: hmac-sha2-256 compression: $compression" >&2;;
+esac
 [ -z "$FAKE_SSH_NOISE" ] || printf '%s\\n' "$FAKE_SSH_NOISE"
 [ -z "$FAKE_SSH_REFUSAL" ] || { printf '%s\\n' "$FAKE_SSH_REFUSAL" >&2; exit 255; }
 for word; do :; done

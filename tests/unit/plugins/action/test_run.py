@@ -20,6 +20,12 @@ from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import Ca
 
 LINK = {"device": "eth1", "mtu": 1500, "rtt_ms": 0.2, "connect_s": 0.3, "ceiling_Bps": None}
 SSH = {"cipher": "aes128-gcm@openssh.com", "mac": "implicit", "compression": "none"}
+PLAIN = {"cipher": "chacha20-poly1305@openssh.com", "mac": "implicit", "compression": "none"}
+VARIANTS = [
+    {"ssh_options": [], "compression": False, "negotiated": PLAIN},
+    {"ssh_options": [], "compression": True, "negotiated": {**PLAIN, "compression": "zlib@openssh.com"}},
+    {"ssh_options": ["Ciphers=x"], "compression": False, "negotiated": SSH},
+]
 
 
 def make_plan() -> plans.Plan:
@@ -58,7 +64,7 @@ class Bench:
     def __init__(self, path: Path) -> None:
         self.plan = make_plan()
         self.campaign = Campaign.create(path, "c1", {})
-        self.set(links={"one": {"status": "ok", "message": "", "link": LINK, "ssh": SSH}})
+        self.set(links={"one": {"status": "ok", "message": "", "link": LINK, "ssh_variants": VARIANTS}})
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.cells = list(self.plan.cells)
 
@@ -78,7 +84,7 @@ class Bench:
                 "resumed": resumed,
                 "plan": self.plan.as_dict(),
                 "prepared": {
-                    "links": links or {"one": {"status": "ok", "message": "", "link": LINK, "ssh": SSH}},
+                    "links": links or {"one": {"status": "ok", "message": "", "link": LINK, "ssh_variants": VARIANTS}},
                     "trees": trees or {"a:mine": {"status": "ok", "message": "", "tree": tree}},
                     "space": space or {},
                 },
@@ -202,6 +208,9 @@ def test_lays_what_the_campaign_knows_over_the_record(bench: Bench) -> None:
         "paths": {"ssh": "/usr/bin/ssh"},
         "ssh": SSH,
     }
+    compressed = next(cell for cell in bench.cells if cell.label == "m0" and not cell.warmup)
+    bench.run(compressed, ok())
+    assert bench.rows()[1]["method"]["ssh"] == {**PLAIN, "compression": "zlib@openssh.com"}
     assert {key: row[key] for key in ("warmup", "block", "position", "replica", "seed", "scenario")} == {
         "warmup": False,
         "block": cell.block,

@@ -496,12 +496,33 @@ def test_link_info_measures_and_names(
 
 def test_what_ssh_negotiated_is_read() -> None:
     said = "debug1: kex: client->server cipher: chacha20-poly1305@openssh.com MAC: <implicit> compression: none\n"
-    assert link_info.negotiated(said) == {
+    assert _copy.negotiated(said) == {
         "cipher": "chacha20-poly1305@openssh.com",
         "mac": "implicit",
         "compression": "none",
     }
-    assert link_info.negotiated("nothing") == {"cipher": None, "mac": None, "compression": None}
+    assert _copy.negotiated("nothing") == {"cipher": None, "mac": None, "compression": None}
+
+
+AGREED = {"cipher": "aes256-ctr", "mac": "hmac-sha2-256", "compression": "none"}
+
+
+def test_a_link_tells_what_other_ways_to_log_in_agree_on(run_module: Run, scratch: dict[str, Any]) -> None:
+    looked = {key: scratch[key] for key in ("address", "target_python", "scratch_token")}
+    result = run_module(link_info, ssh_variants=[{"ssh_options": ["Ciphers=x"]}, {"compression": True}], **looked)
+    assert result["ssh"] == AGREED
+    assert result["ssh_variants"] == [
+        {"ssh_options": ["Ciphers=x"], "compression": False, "negotiated": AGREED},
+        {"ssh_options": [], "compression": True, "negotiated": {**AGREED, "compression": "zlib@openssh.com"}},
+    ]
+
+
+@pytest.mark.parametrize(("compress", "compression"), [(False, "none"), (True, "zlib@openssh.com")])
+def test_a_copy_of_its_own_tells_what_ssh_agreed_on(
+    run_module: Run, options: dict[str, Any], compress: bool, compression: str
+) -> None:
+    record = run_module(tar_ssh, ssh_compression=compress, **options)["record"]
+    assert record["method"]["ssh"] == {**AGREED, "compression": compression}
 
 
 IPERF = {"end": {"sum_sent": {"bits_per_second": 100e6}, "sum_received": {"bits_per_second": 96e6}}}
