@@ -102,5 +102,6 @@ def link_facts(prepared: Mapping[str, Any], journal: Mapping[tuple[str, str], Ro
             **(state.get("link") or {}),
             "ceiling_end_Bps": after.get("ceiling_Bps"),
             "rtt_end_ms": after.get("rtt_ms"),
+            "connect_end_s": after.get("connect_s"),
         }
     return facts

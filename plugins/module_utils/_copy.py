@@ -14,7 +14,7 @@ import socket
 import tempfile
 import threading
 import time
-from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _agent, _counters, _record, _tree
@@ -68,9 +68,6 @@ _PATIENCE_S = 30.0
 
 #: The shortest time in which steady traffic between the two hosts can be told from none.
 _QUIET_S = 0.2
-
-#: What the source's and the target's device carried while no copy ran.
-_Quiet = Tuple[Optional[_counters.Carried], Optional[_counters.Carried]]
 
 #: With less than this a filesystem is full.
 _FULL_BYTES = 1 << 16
@@ -458,7 +455,7 @@ class Run:
                 ["no-inodes"],
             )
 
-    def _in_quiet(self, target: Target, work: Callable[[], None]) -> _Quiet:
+    def _in_quiet(self, target: Target, work: Callable[[], None]) -> _counters.Quiet:
         """Do what needs no word with the target, and see what both ends' devices carry meanwhile. The session is silent
         in it at one end or the other, so that what both saw is others'."""
         device = _counters.route_device(self.params["address"])
@@ -495,11 +492,17 @@ class Run:
             _record.add_flag(self.record, "cache-unknown")
 
     def _measure(
-        self, commands: Commands, port: int, target: Target, tree: str, same_kernel: bool, quiet: _Quiet
+        self, commands: Commands, port: int, target: Target, tree: str, same_kernel: bool, quiet: _counters.Quiet
     ) -> None:
         """Run the stages at both ends between two readings of the counters, and write down what that gave."""
         measured = self._run_stages(commands, port, target, tree)
-        self._write_down(measured, same_kernel, quiet)
+        far = None if measured.counted is None else _carried_there(measured.counted)
+        times = [quiet]
+        if _counters.wire(measured.carried, far, times) != _counters.wire(measured.carried, far):
+            # Something flowed before the copy: only what still does is no burst.
+            with contextlib.suppress(Ended):
+                times.append(self._in_quiet(target, lambda: None))
+        self._write_down(measured, same_kernel, _counters.wire(measured.carried, far, times))
         lost = measured.lost
         if not measured.finished:
             raise Ended(
@@ -582,7 +585,7 @@ class Run:
             counted=counted,
         )
 
-    def _write_down(self, measured: Measured, same_kernel: bool, quiet: _Quiet) -> None:
+    def _write_down(self, measured: Measured, same_kernel: bool, wire: dict[str, Any]) -> None:
         record, counted = self.record, measured.counted
         record["setup_s"] = round(measured.setup_s, 6)
         if measured.wall_s is not None:
@@ -595,8 +598,7 @@ class Run:
             _record.add_flag(record, "not-flushed")
         results = self.pipeline.results if self.pipeline is not None else []
         record["stages"] = self.far_results_as_record() + [result.as_record("source") for result in results]
-        far = None if counted is None else _carried_there(counted)
-        record["wire"].update(_counters.wire(measured.carried, far, quiet))
+        record["wire"].update(wire)
         record["wire"]["rtt_ms"] = dict(zip(("before", "after"), measured.round_trips_ms))
         if record["wire"]["basis"] is None:
             _record.add_flag(record, "no-device-counters")

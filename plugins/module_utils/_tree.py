@@ -422,7 +422,7 @@ def _holder(top: bytes, path: bytes) -> bytes:
     return os.path.join(top, os.path.dirname(path), b"")
 
 
-_SAMPLE_FILES = 64
+_SAMPLE_PIECES = 64
 _SAMPLE_BYTES = 1 << 16
 _COMPRESSOR_LIMIT_S = 60.0
 
@@ -435,22 +435,44 @@ class Compressibility(NamedTuple):
     basis: str | None
 
 
-def compressibility(root: Path, manifest: Manifest, zstd: str | None) -> Compressibility:
-    """Compress the first 64 KiB of up to 64 files spread over the tree by bytes, one behind the other, with the program
-    C(zstd) at level 1; where it is null or fails, with zlib at level 1. Raises OSError."""
+def _sample(root: Path, manifest: Manifest) -> bytes:
+    """Up to 64 pieces of 64 KiB, at equal distances in all the content put together in byte order of the names; all of
+    it where there is no more. Raises OSError."""
     top = os.fsencode(root)
     files = [(path, entry.size) for path, entry in sorted(manifest.entries.items()) if entry.kind == "f" and entry.size]
     total = sum(size for _path, size in files)
-    step, due, passed = total / float(_SAMPLE_FILES), 0.0, 0
+    pieces = [(total * number // _SAMPLE_PIECES, _SAMPLE_BYTES) for number in range(_SAMPLE_PIECES)]
+    if total <= _SAMPLE_PIECES * _SAMPLE_BYTES:
+        pieces = [(0, total)]
     sample = bytearray()
+    begins = 0
     for path, size in files:
-        passed += size
-        if passed > due:
-            sample += next(read_whole(os.path.join(top, path)), b"")[:_SAMPLE_BYTES]
-            due = max(due + step, float(passed))
+        while pieces and pieces[0][0] < begins + size:
+            start, length = pieces.pop(0)
+            here = min(length, begins + size - start)
+            sample += _read_at(os.path.join(top, path), start - begins, here)
+            if here < length:
+                pieces.insert(0, (start + here, length - here))
+        begins += size
+    return bytes(sample)
+
+
+def _read_at(path: bytes, offset: int, length: int) -> bytes:
+    """As much of a regular file as there is at that place. Raises OSError."""
+    descriptor, _owner = _open_regular(path)
+    try:
+        return os.pread(descriptor, length, offset)
+    finally:
+        os.close(descriptor)
+
+
+def compressibility(root: Path, manifest: Manifest, zstd: str | None) -> Compressibility:
+    """Compress a sample that is spread over the whole content with the program C(zstd) at level 1; where it is null or
+    fails, with zlib at level 1. Raises OSError."""
+    sample = _sample(root, manifest)
     if not sample:
         return Compressibility(None, None)
-    size_after, basis = _zstd_bytes(zstd, bytes(sample)), "zstd -1"
+    size_after, basis = _zstd_bytes(zstd, sample), "zstd -1"
     if size_after is None:
         size_after, basis = len(zlib.compress(sample, 1)), "zlib -1"
     return Compressibility(round(size_after / len(sample), 4), basis)

@@ -127,12 +127,17 @@ class Evidence:
 
     @property
     def connects_s(self) -> float | None:
-        """Seconds in which logins kept data from flowing. Streams log in at the same time, anything else in turn."""
+        """Seconds in which logins kept data from flowing. Streams log in at the same time, anything else in turn. A login
+        was tried at another moment, which may have been a slow one: it did not take the time that the link needs for
+        what it carried."""
         if self.sessions == 0:
             return 0.0
         if self.sessions is None or self.connect_s is None:
             return None
-        return self.connect_s * math.ceil(self.sessions / max(1, self.streams or 1))
+        tried_s = self.connect_s * math.ceil(self.sessions / max(1, self.streams or 1))
+        if self.total_s is None or not self.ceiling_Bps or self.carried_bytes is None:
+            return tried_s
+        return max(0.0, min(tried_s, self.total_s - (self.setup_s or 0.0) - self.carried_bytes / self.ceiling_Bps))
 
     @property
     def copying_s(self) -> float | None:

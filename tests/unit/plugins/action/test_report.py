@@ -107,8 +107,8 @@ def test_check_mode_prints_only(results: Path, shown: list[str]) -> None:
 
 def test_the_link_as_it_was_before_and_after() -> None:
     prepared = {"links": {"one": {"link": {"rtt_ms": 1.0, "ceiling_Bps": 10}}, "dead": {"status": "unreachable"}}}
-    journal = {("link-again", "one"): {"result": {"link": {"rtt_ms": 2.0, "ceiling_Bps": 8}}}}
-    assert action.link_facts(prepared, journal) == {
-        "one": {"rtt_ms": 1.0, "ceiling_Bps": 10, "rtt_end_ms": 2.0, "ceiling_end_Bps": 8},
-        "dead": {"rtt_end_ms": None, "ceiling_end_Bps": None},
+    after = {"rtt_ms": 2.0, "ceiling_Bps": 8, "connect_s": 0.3}
+    assert action.link_facts(prepared, {("link-again", "one"): {"result": {"link": after}}}) == {
+        "one": {"rtt_ms": 1.0, "ceiling_Bps": 10, "rtt_end_ms": 2.0, "ceiling_end_Bps": 8, "connect_end_s": 0.3},
+        "dead": {"rtt_end_ms": None, "ceiling_end_Bps": None, "connect_end_s": None},
     }

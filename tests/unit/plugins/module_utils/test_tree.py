@@ -192,6 +192,24 @@ def test_compressibility_is_what_the_program_makes_of_it(tmp_path: Path, program
     assert found.value == pytest.approx(size / len(text), abs=30 / len(text))
 
 
+def test_the_sample_is_spread_over_the_whole_content(tmp_path: Path) -> None:
+    """A quarter of the bytes is random: the tail of one large file, and nothing at the beginning of any."""
+    with open(tmp_path / "large", "wb") as stream:
+        stream.truncate(20_000_000)
+    with open(tmp_path / "tail", "wb") as stream:
+        stream.truncate(10_000_000)
+        stream.seek(10_000_000)
+        stream.write(os.urandom(10_000_000))
+    found = _tree.compressibility(tmp_path, _tree.scan(tmp_path), None)
+    assert found.value == pytest.approx(0.25, abs=0.02)
+
+
+def test_the_sample_of_many_small_files_takes_from_all_along(tmp_path: Path) -> None:
+    for number in range(1000):
+        (tmp_path / f"{number:04d}").write_bytes(bytes(10_000) if number < 500 else os.urandom(10_000))
+    assert _tree.compressibility(tmp_path, _tree.scan(tmp_path), None).value == pytest.approx(0.5, abs=0.03)
+
+
 def test_a_zstd_that_fails_leaves_it_to_zlib(tmp_path: Path) -> None:
     (tmp_path / "zeros").write_bytes(bytes(1000))
     assert _tree.compressibility(tmp_path, _tree.scan(tmp_path), "/bin/false").basis == "zlib -1"

@@ -246,6 +246,14 @@ def test_a_login_is_not_the_links() -> None:
     assert limiter(limits.evidence(rows))[0] is None
 
 
+def test_a_login_that_was_tried_at_a_slow_moment_takes_no_time_that_the_link_needs() -> None:
+    scp = ["/usr/bin/scp", "-r", "-o", "Compression=no", "--", "./x", "198.18.1.2:/y/"]
+    rows = [row(1.931, [("source", scp, 0.2)], dataset=LARGE, link=SLOW, wire={"tx_bytes": 20_904_113})]
+    found, why = limiter(limits.evidence(rows, {"connect_s": 0.6}))
+    # 20 MB take 1.674 s of the link's time, which leaves a quarter of a second for the login, not 0.6 s
+    assert (found, why) == (limits.LINK, "11.9 MB/s cross it, 100% of the 11.9 MB/s that it can carry")
+
+
 def test_a_compressor_on_a_fast_link() -> None:
     gzip = ["/usr/bin/gzip", "-c"]
     rows = [
