@@ -8,7 +8,7 @@ knows nothing of Ansible."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import charts, wording
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.charts import escape, ranked
@@ -261,7 +261,9 @@ def _result(link: LinkResult, result: Result, ident: str) -> list[str]:
     common, single = wording.split_flags(result)
     of = {flag: ", ".join(m.label for m in ranked(result) if flag in m.flags) for flag in single}
     of |= dict.fromkeys(common, "all methods")
-    parts.append(_flags([*((flag, "") for flag in result.flags), *sorted(of.items())]))
+    parts.append(
+        _flags([*((flag, "") for flag in result.flags), *sorted(of.items())], marks=wording.flag_marks(result))
+    )
     return parts
 
 
@@ -299,7 +301,7 @@ def _figure(svg: str, title: str, words: str) -> str:
 
 
 def _table(result: Result) -> str:
-    common, _single = wording.split_flags(result)
+    marks = wording.flag_marks(result)
     head = [
         ("#", True),
         ("method", False),
@@ -332,7 +334,7 @@ def _table(result: Result) -> str:
             _figure_cell(" / ".join(wording.whole(method.cpu_percent[end]) for end in ("source", "target"))),
             _figure_cell(" / ".join(_significant(method.cpu_s_per_GB[end]) for end in ("source", "target"))),
             _figure_cell(str(method.n)),
-            f'<td class="words">{escape(", ".join(flag for flag in method.flags if flag not in common))}</td>',
+            f"<td>{' '.join(marks[flag] for flag in method.flags if flag in marks)}</td>",
         ]
         cls = ' class="chosen"' if method.label == result.recommended else ""
         rows.append(f"<tr{cls}>{_figure_cell(str(rank))}{_name_cell(method.label)}{''.join(cells)}</tr>")
@@ -392,15 +394,17 @@ def _limits(result: Result) -> str:
     )
 
 
-def _flags(flags: Sequence[tuple[str, str]]) -> str:
-    """Flags with their meaning and, where it is not the whole that has them, with whose they are."""
+def _flags(flags: Sequence[tuple[str, str]], marks: Mapping[str, str] | None = None) -> str:
+    """Flags with their meaning, the letter that stands for them in the table above, and, where it is not the whole that
+    has them, with whose they are."""
     if not flags:
         return ""
     entries = []
     for flag, whose in flags:
         meaning = escape(wording.FLAGS.get(flag, "no meaning is known here"))
         of = f' <span class="soft">({escape(whose)})</span>' if whose else ""
-        entries.append(f"<dt><code>{escape(flag)}</code></dt><dd>{meaning}{of}</dd>")
+        mark = f"{marks[flag]} " if marks and flag in marks else ""
+        entries.append(f"<dt>{mark}<code>{escape(flag)}</code></dt><dd>{meaning}{of}</dd>")
     return f'<dl class="flags">{"".join(entries)}</dl>\n'
 
 

@@ -86,8 +86,8 @@ def last_words(summary: Mapping[str, Any]) -> list[str]:
 def _table_lines(result: Result, width: int) -> list[str]:
     if wording.nothing(result):
         return [f"not measured: {wording.nothing(result)}"]
-    common, single = wording.split_flags(result)
-    marks = {flag: chr(ord("a") + i) for i, flag in enumerate(single)}
+    common, _single = wording.split_flags(result)
+    marks = wording.flag_marks(result)
     ranked = [method for method in result.methods if method.verdict != DISQUALIFIED]
     rows = [
         [

@@ -73,6 +73,11 @@ def split_flags(result: Result) -> tuple[list[str], list[str]]:
     return sorted(common), sorted(set().union(*ranked) - common)
 
 
+def flag_marks(result: Result) -> dict[str, str]:
+    """A letter for each flag that only some methods have, to stand in a table's line."""
+    return {flag: chr(ord("a") + number) for number, flag in enumerate(split_flags(result)[1])}
+
+
 def plain(text: str) -> str:
     """Text without characters that steer a terminal or that a file in UTF-8 cannot hold: those are shown as escapes."""
     return "".join(
