@@ -7,10 +7,10 @@
 
 Usage (as root): python tests/bench/bench_cpu.py [--inventory DIR] [--rounds N]
 
-Source: /usr/bin/time -v over the record's own command line, run by hand in the same round. Target: a control group
-that holds the target's sshd, and with it every session but the agent's, during the very run of the record (from one
-run to the next the work of a receiver varies by more than the limit). Prints every figure and the medians; exits 1 when
-a difference is over both limits.
+All figures are of the same copies, since the work of a copy varies by more than the limit from one to the next. Source:
+each stage runs below /usr/bin/time -v. Target: control groups hold the target's sshd, and with it every session but the
+agent's, and what the agent starts to receive. Prints every figure and the medians; exits 1 when a difference is over
+both limits.
 """
 
 from __future__ import annotations
@@ -42,21 +42,17 @@ def compare(end: str, other: str, ours: list[float], theirs: list[float]) -> boo
     return good
 
 
-def measure(made: lab.Lab, groups: lab.TargetCgroups, link: str, label: str, rounds: int, work: Path) -> bool:
+def measure(made: lab.Lab, groups: lab.TargetCgroups, link: str, label: str, rounds: int, programs: Path) -> bool:
     src = made.tree(link, "large", SCALES[link])
-    record = made.copy(link, label, src)
     ours: dict[str, list[float]] = {"source": [], "target": []}
     theirs: dict[str, list[float]] = {"source": [], "target": []}
-    for number in range(rounds):
-        for by_hand in (False, True) if number % 2 == 0 else (True, False):
-            if by_hand:
-                theirs["source"].append(lab.ByHand(made, link, record, src, work).timed(work / "time"))
-            else:
-                with groups.counting():
-                    record = made.copy(link, label, src)
-                theirs["target"].append(groups.cpu_s())
-                for end, values in ours.items():
-                    values.append(lab.cpu_s(record, end))
+    for _round in range(rounds):
+        with groups.counting():
+            record = made.copy(link, label, src, programs)
+        theirs["source"].append(lab.timed_s(record))
+        theirs["target"].append(groups.cpu_s())
+        for end, values in ours.items():
+            values.append(lab.cpu_s(record, end))
     print(f"{label} on {link}, {record['dataset']['bytes'] / 1e6:g} MB")
     good = compare("source", "time -v", ours["source"], theirs["source"])
     return compare("target", "control group", ours["target"], theirs["target"]) and good
@@ -66,10 +62,11 @@ def main() -> int:
     given = lab.options("CPU time of both ends against time -v and control groups.", ["/usr/bin/time"], rounds=5)
     bad = 0
     with lab.lab(given.inventory) as made, lab.workplace() as work:
+        programs = lab.timing_programs(work / "programs")
         for link in SCALES:
             groups = lab.TargetCgroups(made, link)
             try:
-                bad += sum(not measure(made, groups, link, label, given.rounds, work) for label in LABELS)
+                bad += sum(not measure(made, groups, link, label, given.rounds, programs) for label in LABELS)
             finally:
                 groups.close()
     print(f"limit: {SHARE:.0%} or {SECONDS * 1000:g} ms, whichever is more")

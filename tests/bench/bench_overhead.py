@@ -21,6 +21,7 @@ import statistics
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import lab
@@ -32,7 +33,7 @@ LABELS = ("tar|ssh", "tar|nc")
 def campaign(inventory: Path, results: Path, limit_s: float) -> bool:
     argv = [lab.BIN / "ansible-playbook", "playbooks/benchmark.yml", "-i", inventory]
     variables = json.dumps({"bulkcopy_results_dir": str(results), "bulkcopy_profile": "quick"})
-    started = time.monotonic()
+    started, began = time.monotonic(), datetime.now(UTC)
     done = subprocess.run(
         [*argv, "-e", variables],
         cwd=lab.ROOT,
@@ -49,6 +50,7 @@ def campaign(inventory: Path, results: Path, limit_s: float) -> bool:
     rows = [json.loads(line) for line in (results / "latest" / "runs.jsonl").read_text().splitlines()]
     copies_s = sum(row["durable_s"] for row in rows)
     spent_s = (wall_s - copies_s) / len(rows)
+    prepared_s = (datetime.fromisoformat(rows[0]["started"]) - began).total_seconds()
     by_label = collections.defaultdict(list)
     for row in rows:
         by_label[row["link"]["name"], row["dataset"]["name"]].append(row["durable_s"])
@@ -56,6 +58,7 @@ def campaign(inventory: Path, results: Path, limit_s: float) -> bool:
         print(
             f"{link} {dataset}: {len(values)} runs, durable_s {sum(values):.1f} s, median {statistics.median(values):.3f} s"
         )
+    print(f"preparation: {prepared_s:.1f} s until the first run")
     print(
         f"quick: {wall_s:.1f} s for {len(rows)} runs that took {copies_s:.1f} s; {spent_s:.3f} s a run beside the copies "
         f"(limit {limit_s:g} s)",

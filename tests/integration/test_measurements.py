@@ -53,26 +53,18 @@ def program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def timed_s(record: dict[str, Any]) -> float:
-    """What /usr/bin/time -v has said of each of a record's stages on the source, the last on its standard error."""
-    said = [stage["stderr"] for stage in record["stages"] if stage["end"] == "source"]
-    assert all("Command being timed" in text for text in said)
-    return sum(tools.time_v_s(text.rpartition("Command being timed")[2]) for text in said)
-
-
 @pytest.mark.parametrize("label", ["tar|ssh", "scp", "rsync -a", "tar|nc"])
 def test_cpu_time_is_that_of_time_and_of_the_control_group(
     made: tools.Lab, groups: tools.TargetCgroups, tmp_path: Path, label: str
 ) -> None:
     """Both ends of one copy: its stages run below time -v, its target's sshd and receivers in control groups."""
     src = made.tree("lan-1g", "large", 0.04)
-    for name in ("tar", "ssh", "scp", "rsync", "nc"):
-        program(tmp_path / "bin" / name, f'exec /usr/bin/time -v /usr/bin/{name} "$@"')
+    programs = tools.timing_programs(tmp_path / "bin")
     found = []
     for _try in range(TRIES):
         with groups.counting():
-            record = made.copy("lan-1g", label, src, tmp_path / "bin")
-        readings = {"source": timed_s(record), "target": groups.cpu_s()}
+            record = made.copy("lan-1g", label, src, programs)
+        readings = {"source": tools.timed_s(record), "target": groups.cpu_s()}
         pairs = [(tools.cpu_s(record, end), right) for end, right in readings.items()]
         if all(abs(ours - right) <= max(CPU_SHARE * right, CPU_S) for ours, right in pairs):
             return
