@@ -31,7 +31,7 @@ LABELS = ("tar|ssh", "tar|nc")
 
 
 def campaign(inventory: Path, results: Path, limit_s: float) -> bool:
-    argv = [lab.BIN / "ansible-playbook", "playbooks/benchmark.yml", "-i", inventory]
+    argv = [str(lab.BIN / "ansible-playbook"), "playbooks/benchmark.yml", "-i", str(inventory)]
     variables = json.dumps({"bulkcopy_results_dir": str(results), "bulkcopy_profile": "quick"})
     started, began = time.monotonic(), datetime.now(UTC)
     done = subprocess.run(
@@ -48,7 +48,7 @@ def campaign(inventory: Path, results: Path, limit_s: float) -> bool:
         print(done.stdout)
         return False
     rows = [json.loads(line) for line in (results / "latest" / "runs.jsonl").read_text().splitlines()]
-    copies_s = sum(row["durable_s"] for row in rows)
+    copies_s: float = sum(row["durable_s"] for row in rows)
     spent_s = (wall_s - copies_s) / len(rows)
     prepared_s = (datetime.fromisoformat(rows[0]["started"]) - began).total_seconds()
     by_label = collections.defaultdict(list)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import statistics
 import sys
+from typing import Any
 
 import lab
 
@@ -35,22 +36,20 @@ def median_share(ours: list[int], theirs: list[int]) -> float:
 def measure(made: lab.Lab, link: str, label: str, rounds: int, limit: float) -> bool:
     src = made.tree(link, "large", SCALES[link])
 
-    def run(**more: object) -> tuple[lab.Counted, dict[str, object]]:
+    def run(**more: Any) -> tuple[lab.Counted, dict[str, Any]]:
         before = made.counted(link)
         record = made.copy(link, label, src, **more)
         return made.counted(link).since(before), record
 
-    # For the order of the ends' caches; then what a run sends that copies nothing.
-    run()
-    beside, _record = run(_ansible_check_mode=True)
+    beside, _planned = run(_ansible_check_mode=True)
     ours: list[dict[str, int]] = []
     theirs: list[lab.Counted] = []
     for _round in range(rounds):
         counted, record = run()
         assert record["status"] == "ok", record["message"]
-        ours.append(record["wire"])  # type: ignore[arg-type]
+        ours.append(record["wire"])
         theirs.append(counted.since(beside))
-    print(f"{label} on {link}, {record['dataset']['bytes']} bytes")  # type: ignore[index]
+    print(f"{label} on {link}, {record['dataset']['bytes']} bytes")
     for mine, right in zip(ours, theirs, strict=True):
         print(
             f"  tx record {mine['tx_bytes']} ip -s {right.tx_bytes} tc -s {right.shaped_bytes}"

@@ -65,6 +65,7 @@ def options(description: str, programs: Sequence[str], **defaults: float) -> arg
     for name, value in defaults.items():
         parser.add_argument("--" + name.replace("_", "-"), type=type(value), default=value)
     found = parser.parse_args()
+    found.inventory = found.inventory.resolve()
     if os.geteuid() != 0:
         sys.exit("This needs root, for the embedded lab: sudo make bench.")
     missing = [name for name in programs if shutil.which(name) is None]
@@ -103,7 +104,8 @@ class Lab:
         self.data_dir = Path(variables.get("lab_data_dir", "/var/tmp/linkops-bulkcopy-lab"))
 
     def play(self, state: str) -> None:
-        argv = [BIN / "ansible-playbook", "playbooks/lab.yml", "-i", self.inventory, "-e", f"lab_state={state}"]
+        argv = [str(BIN / "ansible-playbook"), "playbooks/lab.yml", "-i", str(self.inventory)]
+        argv += ["-e", f"lab_state={state}"]
         done = subprocess.run(argv, env=environment(), cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode:
             sys.exit(f"The lab cannot be made {state}:\n{done.stdout}")
@@ -196,17 +198,14 @@ class Lab:
                 if process.poll() is None:
                     process.terminate()
 
-    def copy(
-        self, link: str, label: str, src: Path, path: Path | None = None, keep: bool = False, **more: Any
-    ) -> dict[str, Any]:
-        """The record of one copy by a standard method, whatever its status."""
+    def copy(self, link: str, label: str, src: Path, path: Path | None = None, **more: Any) -> dict[str, Any]:
+        """The record of one copy by a standard method, whatever its status. The copy itself is not kept."""
         self.clear(link)
         method = METHODS[label]
         args = self.module_args(link, src, **method.get("args", {}), **more)
         with self.module(link, method["module"], args, path) as process:
             record = record_of(process)
-        if not keep:
-            self.clear(link)
+        self.clear(link)
         return record
 
     def clear(self, link: str) -> None:
