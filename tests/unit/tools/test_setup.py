@@ -73,6 +73,12 @@ def test_no_install_names_what_is_missing_and_the_command(clone: Clone) -> None:
     assert not (clone.path / ".venv").exists()
 
 
+@pytest.mark.parametrize(("mode", "wanted"), [("bench", True), ("test", False), ("lab", False)])
+def test_only_the_benchmarks_need_hyperfine(clone: Clone, mode: str, wanted: bool) -> None:
+    clone.program("id", "echo 0")
+    assert ("hyperfine" in clone.setup(mode).stderr) == wanted
+
+
 def test_own_hosts_need_the_ssh_client_only(clone: Clone) -> None:
     done = clone.setup("benchmark", clone.inventory("mine", lab=False))
     assert "openssh-client" in done.stderr
