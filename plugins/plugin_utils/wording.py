@@ -56,6 +56,7 @@ FLAGS: Mapping[str, str] = {
     "cache-not-cold": "the page cache could not be emptied as asked for",
     "one-end-counted": "the bytes on the wire were counted at the source only, so other traffic may be among them",
     "no-device-counters": "the bytes on the wire are not known: the device's counters could not be read",
+    "truncated": "not all of the stream arrived, though every program ended with 0",
     "stream-not-counted": "the bytes that arrived could not be compared with those sent",
     "not-verified": "the copies were not compared with the source, as asked for",
 }

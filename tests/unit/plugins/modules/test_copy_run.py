@@ -222,12 +222,28 @@ def test_lost_bytes_of_a_stream_are_noticed_though_all_exit_0(
     """As some pairs of netcats do when the listener's input ends early."""
     programs.add("nc", LOSSY_NETCAT)
     programs.add("tar", FAKE_TAR.format(body='/bin/tar "$@" 2>/dev/null; exit 0'))
-    result = run_module(tar_nc, **options)
-    record = result["record"]
-    assert [stage["rc"] for stage in record["stages"]] == [0, 0, 0, 0]
-    assert record["status"] == "corrupt"
-    assert re.fullmatch(r"every program ended with 0, but \d{6} of the stream's \d{6} bytes arrived", result["msg"])
-    assert "truncated" in record["flags"]
+    for verify, rest in (("sha256", r"; \d names differ between .*"), ("none", "")):
+        result = run_module(tar_nc, verify=verify, **dict(options, dest=f"{options['dest']} {verify}"))
+        record = result["record"]
+        assert [stage["rc"] for stage in record["stages"]] == [0, 0, 0, 0]
+        assert record["status"] == "corrupt"
+        said = r"every program ended with 0, but \d{6} of the stream's \d{6} bytes arrived" + rest
+        assert re.fullmatch(said, result["msg"])
+        assert "truncated" in record["flags"]
+
+
+def test_what_a_stage_writes_elsewhere_does_not_make_a_whole_copy_corrupt(
+    run_module: Run, options: dict[str, Any], programs: Programs, tree: Path, tmp_path: Path
+) -> None:
+    programs.add(
+        "tar",
+        f'#!/bin/sh\ncase "$*" in *-cf*) echo a line of a log >{tmp_path}/log;; esac\nexec /bin/tar "$@"\n',
+    )
+    record = run_module(tar_nc, **options)["record"]
+    assert (record["status"], record["message"]) == ("ok", "")
+    assert same(tree, Path(options["dest"]))
+    assert "stream-not-counted" in record["flags"]
+    assert "truncated" not in record["flags"]
 
 
 def test_a_failed_stage_fails_the_run_with_its_own_words(
