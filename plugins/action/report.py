@@ -65,6 +65,7 @@ class ActionModule(ActionBase):
             allow_cleartext=args["allow_cleartext"],
             stops=blocks.stops_of(journal),
             predict=plans.read_sizes(args["predict"]),
+            software=content.get("software"),
         )
         table = report.table(summary)
         if not self._task.check_mode:
@@ -103,5 +104,10 @@ def link_facts(prepared: Mapping[str, Any], journal: Mapping[tuple[str, str], Ro
             "ceiling_end_Bps": after.get("ceiling_Bps"),
             "rtt_end_ms": after.get("rtt_ms"),
             "connect_end_s": after.get("connect_s"),
+            "fingerprints": {
+                end: state[end]["fingerprint"]
+                for end in ("source", "target")
+                if (state.get(end) or {}).get("fingerprint")
+            },
         }
     return facts

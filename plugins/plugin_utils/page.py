@@ -148,10 +148,12 @@ _FIGURE = ' class="figure"'
 def html(summary: Summary) -> str:
     """C(report.html): HTML 5, in which everything that comes from elsewhere is escaped."""
     title = escape(f"Bulk copy campaign {summary.campaign_id}")
+    made_with = escape(wording.software_line(summary))
+    made_with = f" Made with {made_with}." if made_with else ""
     parts = [
         _HEAD.format(title=title, style=_STYLE),
         f'<header>\n<h1>{title}</h1>\n<p class="soft">Profile {escape(summary.profile)}; {summary.ok} of '
-        f"{summary.planned} planned runs (warm-ups included) ended ok.</p>\n</header>\n<main>\n",
+        f"{summary.planned} planned runs (warm-ups included) ended ok.{made_with}</p>\n</header>\n<main>\n",
         *_answers(summary),
     ]
     for place, link in enumerate(summary.links, 1):
@@ -240,7 +242,18 @@ def _link(link: LinkResult, ident: str) -> list[str]:
     for place, result in enumerate(link.results, 1):
         show = _fixed_costs if result.scenario == wording.EMPTY else _result
         parts += [f'<section id="{ident}-{place}">\n', *show(link, result, f"{ident}-{place}"), "</section>\n"]
-    return [*parts, *_models(link), "</section>\n"]
+    return [*parts, *_models(link), *_hosts(link), "</section>\n"]
+
+
+def _hosts(link: LinkResult) -> list[str]:
+    rows = [
+        f'<tr><th scope="row">{escape(kind)}</th><td class="words">{escape(here)}</td><td class="words">{escape(there)}</td></tr>'
+        for kind, here, there in wording.host_rows(link)
+    ]
+    if not rows:
+        return []
+    head = [("", False), (f"source {link.source}", False), (f"target {link.target}", False)]
+    return ["<section>\n<h3>The hosts of this link</h3>\n", _wide("Hosts", head, rows), "</section>\n"]
 
 
 def _result(link: LinkResult, result: Result, ident: str) -> list[str]:

@@ -143,7 +143,7 @@ def _notes(result: Result) -> list[str]:
     notes = wording.notes(result)
     chosen = next((method for method in result.methods if method.label == result.recommended), None)
     if chosen and chosen.limiter and chosen.limiter_reason:
-        notes.append(f"{chosen.label} is limited by {chosen.limiter}: {chosen.limiter_reason}")
+        notes.append(wording.limit_line(chosen))
     runs = {method.n for method in result.methods if method.verdict != DISQUALIFIED}
     if len(runs) > 1:
         fewer = [m for m in result.methods if m.verdict != DISQUALIFIED and m.n < max(runs)]
@@ -220,6 +220,12 @@ def markdown(summary: Summary) -> str:
         for result in link.results:
             lines += ["", f"### {_md(wording.result_line(result))}", "", *_md_result(result)]
         lines += _md_models(link)
+        hosts = wording.host_rows(link)
+        if hosts:
+            head = ("", f"source {link.source}", f"target {link.target}")
+            lines += ["", "### The hosts of this link", "", *_md_table(head, "---", hosts)]
+    made_with = wording.software_line(summary)
+    lines += ["", f"Made with {_md(made_with)}."] if made_with else []
     return "\n".join(lines) + "\n"
 
 
@@ -267,7 +273,7 @@ def _md_result(result: Result) -> list[str]:
         "flags",
     )
     lines = _md_table(head, ":-:::::-:----", rows)
-    limits = [f"{m.label} is limited by {m.limiter}: {m.limiter_reason}" for m in result.methods if m.limiter_reason]
+    limits = [wording.limit_line(method) for method in result.methods if method.limiter_reason]
     common, single = wording.split_flags(result)
     flags = [wording.flag_line(flag) for flag in [*common, *single, *result.flags]]
     lines += _md_list([*wording.notes(result), *limits, *flags])

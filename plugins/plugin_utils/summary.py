@@ -133,11 +133,13 @@ class LinkResult:
     rtt_end_ms: float | None = None
     flags: tuple[str, ...] = ()
     models: tuple[Model, ...] = ()
+    fingerprints: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)  # by end
 
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """C(missing): one sentence for each thing that was planned and is not there, empty where all went well."""
+    """C(missing): one sentence for each thing that was planned and is not there, empty where all went well. C(software):
+    versions of what measured; C(seed) decided the order of the runs."""
 
     campaign_id: str
     profile: str
@@ -145,12 +147,16 @@ class Summary:
     missing: tuple[str, ...]
     planned: int
     ok: int
+    seed: int | None = None
+    software: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """The content of C(summary.json)."""
         return {
             "schema": SCHEMA,
             "campaign_id": self.campaign_id,
+            "seed": self.seed,
+            "software": dict(self.software),
             "links": [link_as_dict(link) for link in self.links],
         }
 
@@ -186,9 +192,11 @@ def summarise(
     allow_cleartext: bool = False,
     stops: blocks.Stops | None = None,
     predict: Sequence[Size] = (),
+    software: Mapping[str, Any] | None = None,
 ) -> Summary:
     """C(rows): one a run. C(link_facts): by link name, what was measured of it (C(rtt_ms), C(connect_s), C(ceiling_Bps),
-    and after the last run C(rtt_end_ms) and C(ceiling_end_Bps)), as far as it was. C(stops): where no more blocks were
+    and after the last run C(rtt_end_ms) and C(ceiling_end_Bps)), as far as it was, and the C(fingerprints) of its ends.
+    C(stops): where no more blocks were
     needed. C(predict): the sizes of which to say how long they would take."""
     by_id = {str(row["run_id"]): row for row in rows}
     cells = blocks.needed(plan.cells, stops or {})
@@ -218,6 +226,7 @@ def summarise(
                 rtt_end_ms=facts.get("rtt_end_ms"),
                 flags=_link_flags(facts),
                 models=_models(plan, groups, by_id, predict),
+                fingerprints=facts.get("fingerprints") or {},
             )
         )
     return Summary(
@@ -227,6 +236,8 @@ def summarise(
         missing=tuple(missing(plan, by_id, stops)),
         planned=len(cells),
         ok=sum(by_id.get(cell.run_id, {}).get("status") == "ok" for cell in cells),
+        seed=plan.seed,
+        software=software or {},
     )
 
 

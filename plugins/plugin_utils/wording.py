@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import show_bytes, show_duration
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import DELTA, DISQUALIFIED
@@ -18,6 +19,7 @@ from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.summary import (
     MethodResult,
     Model,
     Result,
+    Summary,
 )
 
 #: The scenario that measures what a method costs without a byte to copy: nothing is recommended by it.
@@ -206,6 +208,79 @@ def link_facts(link: LinkResult) -> list[str]:
 
 def link_line(link: LinkResult) -> str:
     return ", ".join([f"{link.name}: {ends(link)}", *link_facts(link)])
+
+
+def limit_line(method: MethodResult) -> str:
+    """What keeps the method from being faster, and what shows it."""
+    if method.limiter is None:
+        return f"{method.label}: {method.limiter_reason}"
+    return f"{method.label} is limited by {method.limiter}: {method.limiter_reason}"
+
+
+def host_facts(fingerprint: Mapping[str, Any]) -> dict[str, str]:
+    """What a host is, by kind, as far as it is known; a kind of which nothing is known is not there."""
+
+    def told(*parts: tuple[str, Any]) -> str:
+        return ", ".join(form.format(value) for form, value in parts if value not in (None, "", []))
+
+    cpu, disk = fingerprint.get("cpu") or {}, fingerprint.get("filesystem") or {}
+    nic, tcp = fingerprint.get("nic") or {}, fingerprint.get("tcp") or {}
+    memory, free = fingerprint.get("memory_bytes"), (fingerprint.get("room") or {}).get("bytes")
+    most = {key: tcp[key][2] for key in ("rmem", "wmem") if isinstance(tcp.get(key), list) and len(tcp[key]) > 2}
+    facts = {
+        "system": told(
+            ("{}", fingerprint.get("os")),
+            ("Linux {}", fingerprint.get("kernel")),
+            ("{}", fingerprint.get("architecture")),
+            ("Python {}", fingerprint.get("python")),
+        ),
+        "machine": told(
+            ("{}", cpu.get("model")),
+            ("cores {}", cpu.get("cores")),
+            ("limited to {} of them", (fingerprint.get("cpu_limit") or {}).get("cores")),
+            ("governor {}", cpu.get("governor")),
+            ("{}", " ".join(cpu.get("flags") or ())),
+            ("memory {}", None if memory is None else show_bytes(memory)),
+            ("virtualisation {}", fingerprint.get("virtualisation")),
+        ),
+        "disk": told(
+            ("{}", disk.get("type")),
+            ("{}", (disk.get("device") or {}).get("kind")),
+            ("{} free", None if free is None else show_bytes(free)),
+            ("mounted {}", ",".join(disk.get("options") or ())),
+        ),
+        "network": told(
+            ("{}", nic.get("device")),
+            ("driver {}", nic.get("driver")),
+            ("{} Mbit/s", nic.get("speed_mbit")),
+            ("MTU {}", nic.get("mtu")),
+            ("qdisc {}", nic.get("qdisc")),
+        ),
+        "TCP": told(
+            ("{}", tcp.get("congestion_control")),
+            ("receive buffer up to {}", show_bytes(most["rmem"]) if "rmem" in most else None),
+            ("send buffer up to {}", show_bytes(most["wmem"]) if "wmem" in most else None),
+        ),
+        "programs": "; ".join(
+            f"{name}: {found.get('version') or found.get('path')}"
+            for name, found in sorted((fingerprint.get("programs") or {}).items())
+        ),
+    }
+    return {kind: text for kind, text in facts.items() if text}
+
+
+def host_rows(link: LinkResult) -> list[tuple[str, str, str]]:
+    """Kind, source, target; empty where nothing is known of either."""
+    here, there = (host_facts(link.fingerprints.get(end) or {}) for end in ("source", "target"))
+    return [(kind, here.get(kind, UNKNOWN), there.get(kind, UNKNOWN)) for kind in {**here, **there}]
+
+
+def software_line(summary: Summary) -> str:
+    """What measured, and the seed of the order; empty where neither is known."""
+    parts = [f"{name} {version}" for name, version in summary.software.items() if version]
+    if summary.seed is not None:
+        parts.append(f"seed {summary.seed}")
+    return ", ".join(parts)
 
 
 def tree_size(result: Result) -> str:
