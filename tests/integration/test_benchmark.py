@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -103,6 +104,55 @@ def test_the_ceiling_is_that_of_the_lab(campaign: tuple[subprocess.CompletedProc
         assert not {"above-ceiling", "wire-too-small"} & set(row["flags"])
     for method in slow["results"][1]["methods"]:
         assert method["efficiency"] == pytest.approx(method["throughput_Bps"] / slow["ceiling_Bps"], rel=1e-4)
+
+
+def test_the_ceiling_is_measured_again_at_the_end(campaign: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    for link in json.loads((campaign[1] / "summary.json").read_text())["links"]:
+        assert link["ceiling_end_Bps"] == pytest.approx(link["ceiling_Bps"], rel=0.5)
+        assert link["rtt_end_ms"] > 0
+        changed = max(link["ceiling_end_Bps"], link["ceiling_Bps"]) > 1.1 * min(
+            link["ceiling_end_Bps"], link["ceiling_Bps"]
+        )
+        assert link["flags"] == (["ceiling-changed"] if changed else [])
+
+
+def test_every_method_is_told_what_limits_it(campaign: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    slow = json.loads((campaign[1] / "summary.json").read_text())["links"][0]
+    by_label = {method["label"]: method for method in slow["results"][1]["methods"]}
+    assert by_label["tar|nc"]["limiter"] == "link"
+    for link in json.loads((campaign[1] / "summary.json").read_text())["links"]:
+        for result in link["results"]:
+            assert all(method["limiter_reason"] for method in result["methods"])
+
+
+def test_rows_say_what_the_measuring_met(campaign: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    for row in rows_of(campaign[1]):
+        assert row["cache"] == {"requested": "warm", "achieved": "warm", "resident": 1.0}
+        assert row["wire"]["basis"] == "both-devices"
+        assert row["wire"]["ends"]["source"]["device"] == row["wire"]["ends"]["target"]["device"] == row["link"]["name"]
+        assert row["wire"]["rtt_ms"]["before"] > 0
+        assert row["wire"]["rtt_ms"]["after"] > 0
+        assert row["dataset"]["compressibility"] == pytest.approx(1.0, abs=0.01)
+        if row["method"]["encrypted"]:
+            compressed = row["method"]["args"].get("ssh_compression", False)
+            assert row["method"]["ssh"]["cipher"]
+            assert row["method"]["ssh"]["compression"] == ("zlib@openssh.com" if compressed else "none")
+
+
+def test_the_hosts_have_a_fingerprint(campaign: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    links = json.loads((campaign[1] / "campaign.json").read_text())["prepared"]["links"]
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    for name, link in links.items():
+        for end in ("source", "target"):
+            found = link[end]["fingerprint"]
+            assert found["kernel"] == os.uname().release
+            assert found["cpu"]["cores"] == os.cpu_count()
+            assert found["nic"]["device"] == name
+            assert found["nic"]["qdisc"] == "tbf"
+            assert found["filesystem"]["type"]
+            assert boot_id not in json.dumps(found)
+    assert "### The hosts of this link" in (campaign[1] / "report.md").read_text()
+    assert os.uname().release in (campaign[1] / "report.html").read_text()
 
 
 def test_the_csv_and_the_report_say_the_same(campaign: tuple[subprocess.CompletedProcess[str], Path]) -> None:
@@ -204,6 +254,38 @@ def test_a_killed_campaign_goes_on_where_it_stopped(nothing_left: None, play: Pl
     assert done[: len(before)] == before
     planned = json.loads((runs.parent / "campaign.json").read_text())["plan"]["cells"]
     assert [row["run_id"] for row in done if row["status"] == "ok"] == [cell["run_id"] for cell in planned]
+
+
+def test_blocks_are_added_only_while_intervals_are_wide(nothing_left: None, play: Play, tmp_path: Path) -> None:
+    """A precision that any interval has, and one that none has; and the empty tree beside."""
+    for precision, blocks, why in ((1000, 2, "every interval is within"), (1e-9, 3, "the cap of 3 blocks is reached")):
+        results = tmp_path / str(blocks)
+        played = play(
+            "playbooks/benchmark.yml",
+            bulkcopy_results_dir=str(results),
+            bulkcopy_datasets=TINY[:1],
+            bulkcopy_methods=["tar|ssh", "tar|nc"],
+            bulkcopy_blocks=2,
+            bulkcopy_max_blocks=3,
+            bulkcopy_precision=precision,
+            bulkcopy_scenarios=["full", "empty"],
+            bulkcopy_warmups=0,
+            bulkcopy_ceiling_s=0,
+        )
+        assert played.returncode == 0, played.stdout
+        rows = rows_of(results / "latest")
+        assert len(rows) == 2 * 2 * 2 * blocks  # links, scenarios, methods
+        assert {row["status"] for row in rows} == {"ok"}
+        for link in json.loads((results / "latest/summary.json").read_text())["links"]:
+            assert link["ceiling_Bps"] is None
+            full, empty = link["results"]
+            assert full["stopped"].startswith(why)
+            assert (empty["scenario"], empty["recommended"]) == ("empty", None)
+            assert {method["n"] for method in full["methods"] + empty["methods"]} == {blocks}
+            by_label = {method["label"]: method["median_s"] for method in empty["methods"]}
+            assert 0 < by_label["tar|nc"] < by_label["tar|ssh"]
+        if blocks == 2:
+            assert "lan-1g small: 2 blocks: every interval is within" in played.stdout
 
 
 @pytest.fixture
