@@ -13,7 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import ABOVE_CEILING, WIRE_TOO_SMALL
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import (
+    ABOVE_CEILING,
+    INCOMPRESSIBLE,
+    WIRE_TOO_SMALL,
+)
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import advice, blocks, limits, prediction
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import EMPTY, FULL, Cell, Method, Plan, Size
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import (
@@ -90,15 +94,14 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class Forecast:
-    """What a copy of C(bytes) in C(files) would take in seconds, each with how far it may be off (null where that cannot
-    be told): C(total_s) while both page caches take what comes, C(durable_s) until the target's disk has it.
-    C(extrapolation): how many times more than was
+    """What a copy of C(bytes) in C(files) would take in seconds, each with its interval: C(total_s) while both page
+    caches take what comes, C(durable_s) until the target's disk has it. C(extrapolation): how many times more than was
     measured, in bytes or files, whichever is more."""
 
     files: int
     bytes: int
     total_s: float
-    total_ci_s: tuple[float, float] | None
+    total_ci_s: tuple[float, float]
     durable_s: float | None
     durable_ci_s: tuple[float, float] | None
     extrapolation: float
@@ -225,7 +228,7 @@ def summarise(
                 ceiling_end_Bps=facts.get("ceiling_end_Bps"),
                 rtt_end_ms=facts.get("rtt_end_ms"),
                 flags=_link_flags(facts),
-                models=_models(plan, groups, by_id, predict),
+                models=_models(plan, groups, by_id, predict, facts),
                 fingerprints=facts.get("fingerprints") or {},
             )
         )
@@ -404,30 +407,43 @@ def _disqualified(method: Method, rows: Sequence[tuple[Cell, Row]], planned: int
 
 
 def _models(
-    plan: Plan, groups: Mapping[blocks.Group, Sequence[Cell]], by_id: Mapping[str, Row], predict: Sequence[Size]
+    plan: Plan,
+    groups: Mapping[blocks.Group, Sequence[Cell]],
+    by_id: Mapping[str, Row],
+    predict: Sequence[Size],
+    facts: Mapping[str, Any],
 ) -> tuple[Model, ...]:
     """What each method takes for a tree of any size on one link; empty where too few trees were measured to tell."""
     full = [blocks.rows_of(plan, cells, by_id) for group, cells in groups.items() if group.scenario == FULL]
     if len(full) < prediction.MIN_SHAPES:
         return ()
+    ceiling_Bps = max((facts.get(key) or 0 for key in ("ceiling_Bps", "ceiling_end_Bps")), default=0)  # noqa: N806
     models = []
     for method in plan.methods:
         own = [rows[method.label] for rows in full]
         faults = [reason for reason in map(blocks.fault, own) if reason]
         ok = [row for rows in own for cell, row in rows if row["status"] == "ok" and cell.replica == 0]
-        models.append(_model(method.label, ok, faults[0] if faults else "", predict))
+        models.append(_model(method.label, ok, faults[0] if faults else "", predict, ceiling_Bps))
     return tuple(models)
 
 
-def _model(label: str, rows: Sequence[Row], fault: str, predict: Sequence[Size]) -> Model:
+def _model(
+    label: str,
+    rows: Sequence[Row],
+    fault: str,
+    predict: Sequence[Size],
+    ceiling_Bps: float,  # noqa: N803
+) -> Model:
     squeezed = [row["dataset"]["compressibility"] for row in rows if row["dataset"].get("compressibility") is not None]
-    total, reason = (None, fault) if fault else prediction.fit(_points(rows, "total_s"))
+    # What does not compress takes the link's time.
+    floor_s_per_byte = 1 / ceiling_Bps if ceiling_Bps and squeezed and min(squeezed) >= INCOMPRESSIBLE else 0.0
+    total, reason = (None, fault) if fault else prediction.fit(_points(rows, "total_s"), floor_s_per_byte)
     if total is not None and squeezed and max(squeezed) - min(squeezed) > ALIKE:
         total, reason = None, "the trees do not compress alike, so that bytes of one are not bytes of the other"
     if total is None:
         shapes = {(row["dataset"].get("files"), row["dataset"].get("bytes")) for row in rows}
         return Model(label, len(shapes), None, None, None, None, reason, ())
-    durable, _reason = prediction.fit(_points(rows, "durable_s"))
+    durable, _reason = prediction.fit(_points(rows, "durable_s"), floor_s_per_byte)
     forecasts = []
     for size in predict:
         soon = prediction.predict(total, size.files, size.bytes)
@@ -437,9 +453,9 @@ def _model(label: str, rows: Sequence[Row], fault: str, predict: Sequence[Size])
                 files=size.files,
                 bytes=size.bytes,
                 total_s=soon.seconds,
-                total_ci_s=_both(soon.low_s, soon.high_s),
+                total_ci_s=(soon.low_s, soon.high_s),
                 durable_s=late.seconds if late is not None else None,
-                durable_ci_s=_both(late.low_s, late.high_s) if late is not None else None,
+                durable_ci_s=(late.low_s, late.high_s) if late is not None else None,
                 extrapolation=soon.extrapolation,
             )
         )
@@ -461,10 +477,6 @@ def _points(rows: Iterable[Row], key: str) -> list[prediction.Point]:
         for row in rows
         if row.get(key) and row["dataset"].get("files") is not None and row["dataset"].get("bytes") is not None
     ]
-
-
-def _both(low: float | None, high: float | None) -> tuple[float, float] | None:
-    return None if low is None or high is None else (low, high)
 
 
 def _why(complete: int, n: int, exact: bool, needed: int) -> str:

@@ -266,6 +266,16 @@ def test_a_model_from_five_shapes() -> None:
     assert forecast.extrapolation == pytest.approx(5e12 / 5e7)
 
 
+def test_no_model_is_faster_than_the_link_with_data_that_does_not_compress() -> None:
+    plan, rows = shaped()  # 80 ns a byte are 12.5 MB/s
+    for compressibility, rate in ((1.0, 10e6), (0.5, 12.5e6)):
+        for row in rows:
+            row["dataset"]["compressibility"] = compressibility
+        facts = {"l": {"ceiling_Bps": 9e6, "ceiling_end_Bps": 10e6}}
+        model = summaries.summarise("c", "p", plan, rows, facts).links[0].models[0]
+        assert model.c_s_per_byte == pytest.approx(1 / rate)
+
+
 def test_no_model_from_trees_that_do_not_compress_alike() -> None:
     plan, rows = shaped()
     for cell, row in zip(plan.cells, rows, strict=True):
