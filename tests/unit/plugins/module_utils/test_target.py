@@ -183,6 +183,12 @@ def test_the_agent_says_who_it_is(target: Target) -> None:
     assert target.noise == b""
 
 
+def test_the_agent_is_small_enough_for_a_slow_link() -> None:
+    """Every run sends it: in a third of a second over 1 Mbit/s, and in two round trips of a new connection (10 and 20
+    segments of 1448 bytes)."""
+    assert len(_target._agent_program()) < min(1e6 / 8 / 3, 30 * 1448)
+
+
 def test_noise_of_the_login_shell_is_told_apart(fake_ssh: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_SSH_NOISE", "*** Welcome \u00e9")
     target = Target(Ssh("198.18.1.2"), fake_ssh, sys.executable, "dc2-a")
