@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -548,6 +549,7 @@ IPERF = {"end": {"sum_sent": {"bits_per_second": 100e6}, "sum_received": {"bits_
     ("said", "rate"),
     [
         (json.dumps(IPERF), 12_000_000),
+        (json.dumps(IPERF, indent=1) + "\niperf3: getsockopt - Protocol not available\n", 12_000_000),
         ('{"error": "unable to connect"}', None),
         ("iperf3: no such thing", None),
         ("", None),
@@ -567,6 +569,33 @@ def test_without_iperf3_the_ceiling_is_null_and_says_why(
     result = run_module(link_info, ceiling_s=1, **looked)
     assert (result["link"]["ceiling_Bps"], result["flags"]) == (None, ["no-iperf3"])
     assert result["link"]["streams_Bps"] == {"1": None, "4": None}
+
+
+@pytest.mark.parametrize(
+    ("round_trip_ms", "seconds"),
+    [
+        (0.2, 1),
+        (60.0, 1),
+        # A new connection sends 10 segments, and doubles them 14.7 times to the 375 MB that fill 10 Gbit/s.
+        (300.0, math.ceil(0.3 * math.log2(10e9 / 8 * 0.3 / 14480))),
+        (9000.0, 60),
+    ],
+)
+def test_tcp_is_given_time_to_find_its_rate(round_trip_ms: float, seconds: int) -> None:
+    assert link_info.slow_start_s(round_trip_ms) == seconds
+
+
+def test_a_link_whose_address_the_target_does_not_have_has_no_ceiling_and_is_a_link(
+    run_module: Run, scratch: dict[str, Any], programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A router hands it on, which an ssh method does not notice."""
+    programs.add("iperf3", "exit 0")
+    monkeypatch.setattr(_counters, "tcp_round_trip_ms", lambda _address, _port: None)
+    looked = {key: scratch[key] for key in ("target_python", "scratch_token")}
+    result = run_module(link_info, ceiling_s=1, address="198.51.100.77", **looked)
+    assert result["flags"] == ["ceiling-not-measured"]
+    assert result["link"]["ceiling_Bps"] is None
+    assert result["target"]["hostname"]
 
 
 #: A server listens once; a client says 8 Mbit/s for each of its streams, or nothing.
