@@ -366,12 +366,12 @@ def test_the_state_of_the_cache_is_recorded(run_module: Run, options: dict[str, 
     [
         ("warm", (99, 100, 0), "warm", set()),
         # Memory is too small for the tree.
-        ("warm", (98, 100, 0), None, {"cache-not-warm"}),
-        ("warm", (0, 100, 100), None, {"cache-not-warm", "cache-unknown"}),
+        ("warm", (98, 100, 0), "partly-warm", {"cache-not-warm"}),
+        ("warm", (0, 100, 100), None, {"cache-unknown"}),
         ("warm", (0, 0, 0), "warm", set()),
         ("cold", (1, 100, 0), "cold", set()),
         # The kernel was told to forget, and did not.
-        ("cold", (2, 100, 0), None, {"cache-not-cold"}),
+        ("cold", (2, 100, 0), "partly-warm", {"cache-not-cold"}),
         ("as-is", (0, 100, 0), "cold", set()),
         ("as-is", (50, 100, 0), "partly-warm", set()),
         ("as-is", (50, 100, 50), None, {"cache-unknown"}),
@@ -396,11 +396,45 @@ def test_the_cache_is_what_the_kernel_says_and_not_what_was_asked_for(
     assert {flag for flag in record["flags"] if flag.startswith("cache-")} == flags
 
 
-def dropping(request: Any) -> Any:
+@pytest.mark.parametrize(("here", "there"), [(True, False), (False, True), (False, False)])
+@pytest.mark.parametrize("seen", [(0, 0, 0), (1, 100, 0)])
+def test_what_was_not_dropped_at_both_ends_is_not_cold(
+    run_module: Run,
+    options: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    seen: tuple[int, int, int],
+    here: bool,
+    there: bool,
+) -> None:
+    """Nor is an empty tree: what copies it was not forgotten."""
+    monkeypatch.setattr(_counters, "drop_page_cache", lambda _path: here)
+    monkeypatch.setattr(_target.Target, "request", dropping(_target.Target.request, there))
+    monkeypatch.setattr(_tree, "resident", lambda _root, _manifest: _tree.Residency(*seen))
+    record = run_module(tar_ssh, cache="cold", **options)["record"]
+    assert record["cache"]["achieved"] is None
+    assert "cache-not-cold" in record["flags"]
+
+
+@pytest.mark.parametrize(("there", "shared"), [("same", True), ("other", False), (None, None)])
+def test_whether_both_ends_share_a_kernel_may_be_unknown(
+    run_module: Run, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, there: str | None, shared: bool | None
+) -> None:
+    request = _target.Target.request
+
+    def answer(target: _target.Target, name: str, *more: Any, **arguments: Any) -> Any:
+        told = request(target, name, *more, **arguments)
+        return dict(told, boot_id=there) if name == "hello" and there != "same" else told
+
+    monkeypatch.setattr(_target.Target, "request", answer)
+    host_cpu = run_module(tar_ssh, **options)["record"]["host_cpu"]
+    assert (host_cpu["source"]["shared"], host_cpu["target"]["shared"]) == (shared, shared)
+
+
+def dropping(request: Any, dropped: bool = True) -> Any:
     """The agent's answers, without its making this machine forget everything."""
 
     def answer(target: _target.Target, name: str, *more: Any, **arguments: Any) -> Any:
-        return {"dropped": True} if name == "drop_page_cache" else request(target, name, *more, **arguments)
+        return {"dropped": dropped} if name == "drop_page_cache" else request(target, name, *more, **arguments)
 
     return answer
 
