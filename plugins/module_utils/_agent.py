@@ -22,7 +22,11 @@ from typing import Any, Callable
 
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _counters, _fingerprint, _tree
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._fingerprint import existing_parent, room
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._pipeline import Pipeline, stage_environment
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._pipeline import (
+    Pipeline,
+    adopt_orphans,
+    stage_environment,
+)
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import escape
 
 #: In a directory whose content is ours to delete: JSON with the token of who made it.
@@ -399,6 +403,7 @@ def serve() -> None:
     # What we start must not be able to write among the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    adopt_orphans()
     agent = Agent()
     last_word = [time.monotonic()]
     pending: list[dict[str, Any]] = []

@@ -22,6 +22,7 @@ from ansible_collections.linkops.bulkcopy.plugins.module_utils._pipeline import 
     SIGPIPE_RC,
     Pipeline,
     StageResult,
+    adopt_orphans,
     ended_how,
     first_cause,
 )
@@ -824,6 +825,7 @@ def run_copy(method_class: Any, options: dict[str, dict[str, Any]]) -> None:
         module.fail_json(msg=mistake)
     run = Run(module, method, method_args)
     die_with_controller(run.end_all)
+    adopt_orphans()
     record = run.carry_out()
     if record["status"] == _record.PLANNED:
         module.exit_json(changed=True, record=record)
