@@ -651,6 +651,7 @@ class Run:
             files=manifest.files,
             directories=manifest.directories,
             bytes=size,
+            linked_bytes=manifest.linked_bytes,
             digest=manifest.digest if self.params["verify"] == _tree.SHA256 else None,
         )
         if size and self.record["total_s"]:
