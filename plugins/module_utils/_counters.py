@@ -138,13 +138,14 @@ def host_cpu(proc: str = PROC) -> HostCpu | None:
 
 
 def host_cpu_between(before: HostCpu | None, after: HostCpu | None, shared: bool | None) -> Any:
-    """What the whole host spent between two readings, as the record has it. Null without both readings."""
+    """What the whole host spent between two readings, as the record has it. Null without both readings; a field that
+    went back, as proc(5) allows for iowait and as happens when a processor is taken away, is null, too."""
     if before is None or after is None:
         return None
-    spent: dict[str, Any] = {
-        field: round(getattr(after, field) - getattr(before, field), 6)
-        for field in ("user_s", "system_s", "iowait_s", "steal_s", "idle_s")
-    }
+    spent: dict[str, Any] = {}
+    for field in ("user_s", "system_s", "iowait_s", "steal_s", "idle_s"):
+        grown_s = round(getattr(after, field) - getattr(before, field), 6)
+        spent[field] = grown_s if grown_s >= 0 else None
     spent.update(cores=after.cores, shared=shared)
     return spent
 

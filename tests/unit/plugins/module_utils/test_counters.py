@@ -125,6 +125,8 @@ def test_host_cpu_by_hand(proc: Proc) -> None:
         "shared": True,
     }
     assert _counters.host_cpu_between(None, after, True) is None
+    back = _counters.host_cpu_between(before, after._replace(iowait_s=4.99), None)
+    assert (back["iowait_s"], back["idle_s"], back["shared"]) == (None, 5.0, None)
 
 
 NET_DEV = """Inter-|   Receive                                                |  Transmit
