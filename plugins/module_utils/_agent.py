@@ -327,12 +327,20 @@ class Agent:
         host_after = _counters.host_cpu()
         own_s = time.process_time() - self.own_before_s
         flushed: float | None = None
-        if flush is not None:
-            with contextlib.suppress(OSError):
-                _counters.flush_filesystem(flush)
-                flushed = time.monotonic()
+
+        def write_out() -> None:
+            nonlocal flushed
+            if flush is not None:
+                with contextlib.suppress(OSError):
+                    _counters.flush_filesystem(flush)
+                    flushed = time.monotonic()
+
+        # At the same time: a login during a long flush is not one during the copy.
+        flusher = threading.Thread(target=write_out)
+        flusher.start()
         reading = self.sessions.finish() if self.sessions else _counters.SessionsReading(None, None, [])
         self.sessions = None
+        flusher.join()
         return {
             "sessions": reading._asdict(),
             "host_cpu": _counters.host_cpu_between(self.host_before, host_after, None),
