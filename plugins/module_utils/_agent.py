@@ -298,6 +298,8 @@ class Agent:
                     stages[0][0], found, address, port, escape(said) or "it says nothing"
                 )
             )
+        # We are asked to wait for it when the copy is over.
+        pipeline.watch()
         return {}
 
     def wait(self, timeout_s: float) -> dict[str, Any]:

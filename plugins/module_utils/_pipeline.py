@@ -275,6 +275,19 @@ class Pipeline:
             self._polls += 1
             alive.waiter.join(min(pause, left))
 
+    def watch(self) -> None:
+        """See the stages' peak memory from now on also while nobody waits for them."""
+
+        def poll() -> None:
+            polls = 0
+            while self.ended is None:
+                for stage in self.running:
+                    stage.poll_memory()
+                time.sleep(_FIRST_POLLS_S if polls < _FIRST_POLLS else _LATER_POLLS_S)
+                polls += 1
+
+        threading.Thread(target=poll, daemon=True).start()
+
     def kill(self) -> None:
         """End whatever still runs, with all that it started; nothing more is started then."""
         with self._starting:

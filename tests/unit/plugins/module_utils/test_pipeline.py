@@ -112,6 +112,20 @@ def test_peak_memory_is_the_stage_s_own() -> None:
     assert 64 << 20 < peak < 100 << 20
 
 
+def test_peak_memory_is_seen_while_nobody_waits() -> None:
+    hold = "import sys; held = bytearray(50_000_000); sys.stdin.read()"
+    pipeline = Pipeline([[sys.executable, "-c", hold]], hold_stdin=True)
+    pipeline.start()
+    pipeline.watch()
+    deadline = time.monotonic() + LIMIT_S
+    while (pipeline.running[0].max_rss_bytes or 0) < 50_000_000 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    pipeline.kill()
+    peak_bytes = pipeline.results[0].max_rss_bytes
+    assert peak_bytes is not None
+    assert 50_000_000 <= peak_bytes < 100_000_000
+
+
 def test_messages_are_in_one_language(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
     monkeypatch.setenv("LANGUAGE", "de")
