@@ -123,8 +123,9 @@ ssh_variants:
   type: list
   elements: dict
 flags:
-  description: What to know before copying, for example V(shell-not-clean), or V(no-iperf3) where the ceiling could not be
-    measured, and V(streams-not-measured) where it comes from some of RV(link.streams_Bps) only.
+  description: What to know before copying, for example V(shell-not-clean), or V(no-iperf3) or V(ceiling-not-measured)
+    (the target cannot listen at the address, or nothing gets through) where there is no ceiling, and
+    V(streams-not-measured) where it comes from some of RV(link.streams_Bps) only.
   returned: success
   type: list
   elements: str
