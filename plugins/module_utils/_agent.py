@@ -22,7 +22,11 @@ from typing import Any, Callable
 
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _counters, _fingerprint, _tree
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._fingerprint import existing_parent, room
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._pipeline import Pipeline, stage_environment
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._pipeline import (
+    Pipeline,
+    adopt_orphans,
+    stage_environment,
+)
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import escape
 
 #: In a directory whose content is ours to delete: JSON with the token of who made it.
@@ -294,6 +298,8 @@ class Agent:
                     stages[0][0], found, address, port, escape(said) or "it says nothing"
                 )
             )
+        # We are asked to wait for it when the copy is over.
+        pipeline.watch()
         return {}
 
     def wait(self, timeout_s: float) -> dict[str, Any]:
@@ -323,12 +329,20 @@ class Agent:
         host_after = _counters.host_cpu()
         own_s = time.process_time() - self.own_before_s
         flushed: float | None = None
-        if flush is not None:
-            with contextlib.suppress(OSError):
-                _counters.flush_filesystem(flush)
-                flushed = time.monotonic()
+
+        def write_out() -> None:
+            nonlocal flushed
+            if flush is not None:
+                with contextlib.suppress(OSError):
+                    _counters.flush_filesystem(flush)
+                    flushed = time.monotonic()
+
+        # At the same time: a login during a long flush is not one during the copy.
+        flusher = threading.Thread(target=write_out)
+        flusher.start()
         reading = self.sessions.finish() if self.sessions else _counters.SessionsReading(None, None, [])
         self.sessions = None
+        flusher.join()
         return {
             "sessions": reading._asdict(),
             "host_cpu": _counters.host_cpu_between(self.host_before, host_after, None),
@@ -399,6 +413,7 @@ def serve() -> None:
     # What we start must not be able to write among the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    adopt_orphans()
     agent = Agent()
     last_word = [time.monotonic()]
     pending: list[dict[str, Any]] = []

@@ -22,6 +22,7 @@ from ansible_collections.linkops.bulkcopy.plugins.module_utils._pipeline import 
     SIGPIPE_RC,
     Pipeline,
     StageResult,
+    adopt_orphans,
     ended_how,
     first_cause,
 )
@@ -356,7 +357,7 @@ class Run:
         target.request("flush", WORK_LIMIT_S, dest=tree)
         # Last: what is read in between may push it out.
         quiet = self._in_quiet(target, lambda: self._set_cache(src, before, dropped))
-        self._measure(commands, port, target, tree, bool(same_kernel), quiet)
+        self._measure(commands, port, target, tree, same_kernel, quiet)
         after = self._scan(
             src, params["verify"] == _tree.SHA256, before if params["cache"] != "as-is" else self._known()
         )
@@ -483,21 +484,18 @@ class Run:
         if wanted == _tree.COLD:
             # Looking at the files has brought their inodes into memory.
             dropped = _counters.drop_page_cache(src) and dropped
-        if not seen.total_bytes:
-            cache["achieved"] = wanted
-            return
         cache["resident"] = None if seen.share is None else round(seen.share, 4)
-        if wanted == "as-is":
-            cache["achieved"] = seen.state
-        else:
-            cache["achieved"] = wanted if dropped and seen.state == wanted else None
-            if cache["achieved"] is None:
-                _record.add_flag(self.record, f"cache-not-{wanted}")
-        if seen.state is None:
+        # Where there is no content it is in any state.
+        state = seen.state if seen.total_bytes else wanted
+        # What was not dropped everywhere is not cold, though the source's content may be.
+        cache["achieved"] = state if dropped or state != _tree.COLD else None
+        if state is None:
             _record.add_flag(self.record, "cache-unknown")
+        if wanted != "as-is" and (not dropped or state not in (None, wanted)):
+            _record.add_flag(self.record, f"cache-not-{wanted}")
 
     def _measure(
-        self, commands: Commands, port: int, target: Target, tree: str, same_kernel: bool, quiet: _counters.Quiet
+        self, commands: Commands, port: int, target: Target, tree: str, same_kernel: bool | None, quiet: _counters.Quiet
     ) -> None:
         """Run the stages at both ends between two readings of the counters, and write down what that gave."""
         measured = self._run_stages(commands, port, target, tree)
@@ -590,7 +588,7 @@ class Run:
             counted=counted,
         )
 
-    def _write_down(self, measured: Measured, same_kernel: bool, wire: dict[str, Any]) -> None:
+    def _write_down(self, measured: Measured, same_kernel: bool | None, wire: dict[str, Any]) -> None:
         record, counted = self.record, measured.counted
         record["setup_s"] = round(measured.setup_s, 6)
         if measured.wall_s is not None:
@@ -653,6 +651,7 @@ class Run:
             files=manifest.files,
             directories=manifest.directories,
             bytes=size,
+            linked_bytes=manifest.linked_bytes,
             digest=manifest.digest if self.params["verify"] == _tree.SHA256 else None,
         )
         if size and self.record["total_s"]:
@@ -827,6 +826,7 @@ def run_copy(method_class: Any, options: dict[str, dict[str, Any]]) -> None:
         module.fail_json(msg=mistake)
     run = Run(module, method, method_args)
     die_with_controller(run.end_all)
+    adopt_orphans()
     record = run.carry_out()
     if record["status"] == _record.PLANNED:
         module.exit_json(changed=True, record=record)

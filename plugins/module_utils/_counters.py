@@ -138,13 +138,14 @@ def host_cpu(proc: str = PROC) -> HostCpu | None:
 
 
 def host_cpu_between(before: HostCpu | None, after: HostCpu | None, shared: bool | None) -> Any:
-    """What the whole host spent between two readings, as the record has it. Null without both readings."""
+    """What the whole host spent between two readings, as the record has it. Null without both readings; a field that
+    went back, as proc(5) allows for iowait and as happens when a processor is taken away, is null, too."""
     if before is None or after is None:
         return None
-    spent: dict[str, Any] = {
-        field: round(getattr(after, field) - getattr(before, field), 6)
-        for field in ("user_s", "system_s", "iowait_s", "steal_s", "idle_s")
-    }
+    spent: dict[str, Any] = {}
+    for field in ("user_s", "system_s", "iowait_s", "steal_s", "idle_s"):
+        grown_s = round(getattr(after, field) - getattr(before, field), 6)
+        spent[field] = grown_s if grown_s >= 0 else None
     spent.update(cores=after.cores, shared=shared)
     return spent
 
@@ -316,8 +317,9 @@ def route_device(address: str) -> str | None:
     route or no such name."""
     try:
         info = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0]
-        if "%" in address:
-            return address.partition("%")[2]
+        if len(info[4]) == 4 and info[4][3]:
+            # The zone, by name or by number.
+            return socket.if_indextoname(info[4][3])
         packed = ipaddress.ip_address(info[4][0]).packed
         attribute = struct.pack("=HH", 4 + len(packed), 1) + packed  # RTA_DST
         message = struct.pack("=BBBBBBBBI", info[0], len(packed) * 8, 0, 0, 0, 0, 0, 0, 0) + attribute
@@ -331,14 +333,19 @@ def route_device(address: str) -> str | None:
 
 
 def address_device(address: str) -> str | None:
-    """The network device that has C(address), an address of ours. Null where none has, or it is not an address."""
+    """The network device that has C(address), an address of ours; the one of its zone, if it has any. Null where none
+    has, or it is not an address."""
     try:
-        packed = ipaddress.ip_address(address.partition("%")[0]).packed
+        host, _percent, zone = address.partition("%")
+        packed = ipaddress.ip_address(host).packed
         for kind, message in rtnetlink(22, bytes(8), dump=True):  # RTM_GETADDR
             attributes = rtnetlink_attributes(message, 8)
             # IFA_LOCAL where it has a peer, else IFA_ADDRESS.
             if kind == 20 and attributes.get(2, attributes.get(1)) == packed:  # RTM_NEWADDR
-                return socket.if_indextoname(struct.unpack_from("=I", message, 4)[0])
+                index = struct.unpack_from("=I", message, 4)[0]
+                # A bridge and its port may have the same link-local address.
+                if zone in ("", str(index), socket.if_indextoname(index)):
+                    return socket.if_indextoname(index)
     except (OSError, ValueError, struct.error):
         pass
     return None
@@ -349,10 +356,9 @@ def session_device(connection: str) -> str | None:
     C(SSH_CONNECTION) (client address and port, server address and port). Null without a session, and where the two are
     not one device: then neither counts a copy whole."""
     words = connection.split()
-    if len(words) != 4:
-        return None
-    device = route_device(words[0])
-    return device if device is not None and device == address_device(words[2]) else None
+    # sshd writes UNKNOWN where its input is no socket: that is not a name to ask for.
+    device = address_device(words[2]) if len(words) == 4 else None
+    return device if device is not None and device == route_device(words[0]) else None
 
 
 def device_mtu(device: str | None) -> int | None:

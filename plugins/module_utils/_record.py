@@ -74,6 +74,7 @@ def new_record() -> dict[str, Any]:
             "files": None,
             "directories": None,
             "bytes": None,
+            "linked_bytes": None,
             "compressibility": None,
             "compressibility_basis": None,
             "digest": None,
@@ -149,13 +150,15 @@ def mark_impossible(record: dict[str, Any]) -> None:
     dataset = record["dataset"]
     if record["scenario"] != "full" or not dataset["bytes"] or (dataset["compressibility"] or 0) < INCOMPRESSIBLE:
         return
+    # Further names of a file need not be sent as content again, and tar and rsync -H do not.
+    content_bytes = dataset["bytes"] - (dataset["linked_bytes"] or 0)
     ceiling, throughput = record["link"]["ceiling_Bps"], record["throughput_Bps"]
-    if ceiling and throughput and throughput > (1 + ABOVE_CEILING_SHARE) * ceiling:
+    if ceiling and throughput and throughput * content_bytes > (1 + ABOVE_CEILING_SHARE) * ceiling * dataset["bytes"]:
         add_flag(record, ABOVE_CEILING)
     # What was taken off for steady traffic is an estimate; what either end counted in all is not.
     ends = (record["wire"]["ends"]["source"], "tx_bytes"), (record["wire"]["ends"]["target"], "rx_bytes")
     sent = min([end[field] for end, field in ends if end], default=record["wire"]["tx_bytes"])
-    if record["status"] == "ok" and sent is not None and sent < dataset["bytes"]:
+    if record["status"] == "ok" and sent is not None and sent < content_bytes:
         add_flag(record, WIRE_TOO_SMALL)
 
 

@@ -90,6 +90,11 @@ class Manifest:
         return sum(entry.size for entry in self._of("f"))
 
     @property
+    def linked_bytes(self) -> int:
+        """How much of C(bytes) are further names of hard-linked files, which need not be copied twice."""
+        return sum(entry.size for path, entry in self.entries.items() if entry.same and entry.same != path)
+
+    @property
     def digest(self) -> str:
         """SHA-256 over the sorted names with kind, size and content: equal digests are equal data."""
         return self._digest(lambda entry: (entry.kind, entry.size, entry.sha256 or "", entry.link.hex()))

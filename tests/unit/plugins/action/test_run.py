@@ -194,6 +194,7 @@ def test_lays_what_the_campaign_knows_over_the_record(bench: Bench) -> None:
         "files": 2,
         "directories": 1,
         "bytes": 100,
+        "linked_bytes": None,
         "compressibility": 1.0,
         "compressibility_basis": "zstd -1",
         "digest": "d",

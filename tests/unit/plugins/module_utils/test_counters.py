@@ -125,6 +125,8 @@ def test_host_cpu_by_hand(proc: Proc) -> None:
         "shared": True,
     }
     assert _counters.host_cpu_between(None, after, True) is None
+    back = _counters.host_cpu_between(before, after._replace(iowait_s=4.99), None)
+    assert (back["iowait_s"], back["idle_s"], back["shared"]) == (None, 5.0, None)
 
 
 NET_DEV = """Inter-|   Receive                                                |  Transmit
@@ -282,6 +284,20 @@ def test_the_device_of_a_session_is_the_one_both_ways() -> None:
     # What arrives at this address did not come by the device of the way back.
     assert _counters.session_device("127.0.0.1 50000 198.51.100.77 22") is None
     assert _counters.session_device("") is None
+    assert _counters.session_device("::1 50000 ::1 22") == "lo"
+
+
+def test_a_session_without_a_socket_asks_no_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_given, **_more: pytest.fail("a name was looked up"))
+    assert _counters.session_device("UNKNOWN 65535 UNKNOWN 65535") is None
+
+
+@pytest.mark.parametrize("zone", ["lo", "1"])
+def test_a_zone_is_the_device_by_name_or_by_number(zone: str) -> None:
+    assert Path("/sys/class/net/lo/ifindex").read_text() == "1\n"
+    assert _counters.route_device(f"fe80::1%{zone}") == "lo"
+    assert _counters.address_device(f"::1%{zone}") == "lo"
+    assert _counters.address_device("::1%nosuch0") is None
 
 
 def test_the_device_of_a_route_is_the_one_that_ip_names() -> None:

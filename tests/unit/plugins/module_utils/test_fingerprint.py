@@ -160,6 +160,9 @@ MOUNTINFO = """22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=remo
 23 22 0:21 / /proc rw - proc proc rw
 30 22 253:0 / /srv rw,noatime - xfs /dev/mapper/data rw,attr2
 31 30 0:40 / /srv/big\\040data rw - nfs4 nas:/x rw,vers=4.2,addr=198.51.100.9,clientaddr=198.51.100.1
+35 22 0:70 / /ceph rw - ceph mon:/ rw,name=backup,secret=<hidden>,acl
+36 22 0:71 / /nfs3 rw - nfs nas:/y rw,vers=3,mountaddr=198.51.100.9,mountport=40123,proto=tcp
+37 22 0:72 / /plan9 rw - 9p none rw,trans=fd,rfdno=8,wfdno=9
 32 22 0:50 / /run/user rw - tmpfs tmpfs rw,size=1k
 33 22 0:60 / /over rw - overlay overlay rw,lowerdir=/l,upperdir=/u,workdir=/w,index=off
 34 30 8:2 / /srv rw - btrfs /dev/sda2 rw,subvol=/x
@@ -203,6 +206,9 @@ class TestFilesystem:
     def test_addresses_and_places_are_left_out(self, tmp_path: Path) -> None:
         assert self.options(tmp_path, "/srv/big\\040data") == ["rw", "vers=4.2"]
         assert self.options(tmp_path, "/over") == ["rw", "index=off"]
+        assert self.options(tmp_path, "/ceph") == ["rw", "acl"]
+        assert self.options(tmp_path, "/nfs3") == ["rw", "vers=3", "proto=tcp"]
+        assert self.options(tmp_path, "/plan9") == ["rw", "trans=fd"]
 
     def disk(self, tmp_path: Path, device: str, type_: str = "ext4", source: str = "/dev/sda2") -> dict[str, Any]:
         disk = put(

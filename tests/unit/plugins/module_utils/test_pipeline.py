@@ -4,14 +4,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _pipeline
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._pipeline import Pipeline, ended_how, first_cause
 
 LIMIT_S = 20.0
@@ -69,11 +72,58 @@ def test_cpu_time_includes_descendants() -> None:
     assert result.user_s + result.system_s >= 0.3
 
 
+@pytest.fixture
+def adopting() -> Iterator[None]:
+    _pipeline.adopt_orphans()
+    yield
+    ctypes.CDLL(None).prctl(_pipeline._PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+@pytest.mark.usefixtures("adopting")
+def test_cpu_time_includes_what_a_stage_does_not_wait_for(tmp_path: Path) -> None:
+    """As ssh does not wait for its ProxyCommand, which is still there when ssh ends."""
+    burn = (
+        "import os, sys, time\n"
+        "read, write = os.pipe()\n"
+        "if os.fork():\n"
+        "    os.close(write)\n"
+        "    os.read(read, 1)\n"
+        "else:\n"
+        f"    open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
+        "    while time.process_time() < 0.3: pass\n"
+        "    os.write(write, b'x')\n"
+        "    time.sleep(3000)\n"
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    result = run([sys.executable, "-c", burn]).results[0]
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert result.rc == 0
+    assert result.user_s + result.system_s == pytest.approx(spent, abs=0.02)
+    assert result.user_s + result.system_s >= 0.3
+    # Neither running nor waiting to be reaped.
+    assert not Path("/proc", (tmp_path / "pid").read_text()).exists()
+
+
 def test_peak_memory_is_the_stage_s_own() -> None:
     code = "import time; block = bytearray(64 << 20); time.sleep(0.3)"
     peak = run([sys.executable, "-c", code]).results[0].max_rss_bytes
     assert peak is not None
     assert 64 << 20 < peak < 100 << 20
+
+
+def test_peak_memory_is_seen_while_nobody_waits() -> None:
+    hold = "import sys; held = bytearray(50_000_000); sys.stdin.read()"
+    pipeline = Pipeline([[sys.executable, "-c", hold]], hold_stdin=True)
+    pipeline.start()
+    pipeline.watch()
+    deadline = time.monotonic() + LIMIT_S
+    while (pipeline.running[0].max_rss_bytes or 0) < 50_000_000 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    pipeline.kill()
+    peak_bytes = pipeline.results[0].max_rss_bytes
+    assert peak_bytes is not None
+    assert 50_000_000 <= peak_bytes < 100_000_000
 
 
 def test_messages_are_in_one_language(monkeypatch: pytest.MonkeyPatch) -> None:

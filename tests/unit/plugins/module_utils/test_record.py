@@ -39,7 +39,11 @@ def test_setup_that_dominates_is_flagged_but_for_an_empty_tree(size: int | None,
     assert record["flags"] == flags
 
 
-FULL = {"dataset": {"bytes": 1000, "compressibility": 1.0}, "scenario": "full", "status": "ok"}
+FULL: dict[str, Any] = {
+    "dataset": {"bytes": 1000, "linked_bytes": 0, "compressibility": 1.0},
+    "scenario": "full",
+    "status": "ok",
+}
 
 
 @pytest.mark.parametrize(
@@ -82,9 +86,9 @@ def test_what_was_taken_off_for_other_traffic_is_not_missing() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"dataset": {"bytes": 1000, "compressibility": 0.5}},
-        {"dataset": {"bytes": 1000, "compressibility": None}},
-        {"dataset": {"bytes": 0, "compressibility": None}},
+        {"dataset": {"bytes": 1000, "linked_bytes": 0, "compressibility": 0.5}},
+        {"dataset": {"bytes": 1000, "linked_bytes": 0, "compressibility": None}},
+        {"dataset": {"bytes": 0, "linked_bytes": None, "compressibility": None}},
         {"scenario": "update"},
     ],
 )
@@ -93,3 +97,22 @@ def test_what_compresses_may_seem_faster_than_the_link(change: dict[str, Any]) -
     record["link"]["ceiling_Bps"], record["throughput_Bps"], record["wire"]["tx_bytes"] = 100, 200, 10
     _record.mark_impossible(record)
     assert record["flags"] == []
+
+
+@pytest.mark.parametrize(
+    ("linked", "throughput", "sent", "flags"),
+    [
+        # A file of 500 bytes with two names: tar sends it once, in half of the time.
+        (500, 200, 510, []),
+        (500, 206, 500, []),
+        (500, 207, 499, ["above-ceiling", "wire-too-small"]),
+        (None, 104, 999, ["above-ceiling", "wire-too-small"]),
+    ],
+)
+def test_a_hard_link_is_not_sent_as_content_again(
+    linked: int | None, throughput: int, sent: int, flags: list[str]
+) -> None:
+    record = {**_record.new_record(), **FULL, "dataset": {**FULL["dataset"], "linked_bytes": linked}}
+    record["link"]["ceiling_Bps"], record["throughput_Bps"], record["wire"]["tx_bytes"] = 100, throughput, sent
+    _record.mark_impossible(record)
+    assert record["flags"] == flags

@@ -45,6 +45,7 @@ def test_counts_by_hand(tree: Path) -> None:
         [b"a", b"fifo", LATIN1, b"link", b"loop", b"sub", b"sub/empty", b"sub/new\nline", b"sub/none", b"sub/twin"]
     )
     assert (manifest.files, manifest.directories, manifest.bytes) == (5, 2, 3 + 0 + 5 + 5 + 1)
+    assert manifest.linked_bytes == 5
     assert manifest.entries[b"link"].link == b"a"
     assert manifest.entries[b"fifo"].kind == "p"
     assert manifest.entries[b"sub/twin"].same == b"sub/new\nline"

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -365,12 +366,12 @@ def test_the_state_of_the_cache_is_recorded(run_module: Run, options: dict[str, 
     [
         ("warm", (99, 100, 0), "warm", set()),
         # Memory is too small for the tree.
-        ("warm", (98, 100, 0), None, {"cache-not-warm"}),
-        ("warm", (0, 100, 100), None, {"cache-not-warm", "cache-unknown"}),
+        ("warm", (98, 100, 0), "partly-warm", {"cache-not-warm"}),
+        ("warm", (0, 100, 100), None, {"cache-unknown"}),
         ("warm", (0, 0, 0), "warm", set()),
         ("cold", (1, 100, 0), "cold", set()),
         # The kernel was told to forget, and did not.
-        ("cold", (2, 100, 0), None, {"cache-not-cold"}),
+        ("cold", (2, 100, 0), "partly-warm", {"cache-not-cold"}),
         ("as-is", (0, 100, 0), "cold", set()),
         ("as-is", (50, 100, 0), "partly-warm", set()),
         ("as-is", (50, 100, 50), None, {"cache-unknown"}),
@@ -395,11 +396,45 @@ def test_the_cache_is_what_the_kernel_says_and_not_what_was_asked_for(
     assert {flag for flag in record["flags"] if flag.startswith("cache-")} == flags
 
 
-def dropping(request: Any) -> Any:
+@pytest.mark.parametrize(("here", "there"), [(True, False), (False, True), (False, False)])
+@pytest.mark.parametrize("seen", [(0, 0, 0), (1, 100, 0)])
+def test_what_was_not_dropped_at_both_ends_is_not_cold(
+    run_module: Run,
+    options: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    seen: tuple[int, int, int],
+    here: bool,
+    there: bool,
+) -> None:
+    """Nor is an empty tree: what copies it was not forgotten."""
+    monkeypatch.setattr(_counters, "drop_page_cache", lambda _path: here)
+    monkeypatch.setattr(_target.Target, "request", dropping(_target.Target.request, there))
+    monkeypatch.setattr(_tree, "resident", lambda _root, _manifest: _tree.Residency(*seen))
+    record = run_module(tar_ssh, cache="cold", **options)["record"]
+    assert record["cache"]["achieved"] is None
+    assert "cache-not-cold" in record["flags"]
+
+
+@pytest.mark.parametrize(("there", "shared"), [("same", True), ("other", False), (None, None)])
+def test_whether_both_ends_share_a_kernel_may_be_unknown(
+    run_module: Run, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, there: str | None, shared: bool | None
+) -> None:
+    request = _target.Target.request
+
+    def answer(target: _target.Target, name: str, *more: Any, **arguments: Any) -> Any:
+        told = request(target, name, *more, **arguments)
+        return dict(told, boot_id=there) if name == "hello" and there != "same" else told
+
+    monkeypatch.setattr(_target.Target, "request", answer)
+    host_cpu = run_module(tar_ssh, **options)["record"]["host_cpu"]
+    assert (host_cpu["source"]["shared"], host_cpu["target"]["shared"]) == (shared, shared)
+
+
+def dropping(request: Any, dropped: bool = True) -> Any:
     """The agent's answers, without its making this machine forget everything."""
 
     def answer(target: _target.Target, name: str, *more: Any, **arguments: Any) -> Any:
-        return {"dropped": True} if name == "drop_page_cache" else request(target, name, *more, **arguments)
+        return {"dropped": dropped} if name == "drop_page_cache" else request(target, name, *more, **arguments)
 
     return answer
 
@@ -548,6 +583,7 @@ IPERF = {"end": {"sum_sent": {"bits_per_second": 100e6}, "sum_received": {"bits_
     ("said", "rate"),
     [
         (json.dumps(IPERF), 12_000_000),
+        (json.dumps(IPERF, indent=1) + "\niperf3: getsockopt - Protocol not available\n", 12_000_000),
         ('{"error": "unable to connect"}', None),
         ("iperf3: no such thing", None),
         ("", None),
@@ -567,6 +603,33 @@ def test_without_iperf3_the_ceiling_is_null_and_says_why(
     result = run_module(link_info, ceiling_s=1, **looked)
     assert (result["link"]["ceiling_Bps"], result["flags"]) == (None, ["no-iperf3"])
     assert result["link"]["streams_Bps"] == {"1": None, "4": None}
+
+
+@pytest.mark.parametrize(
+    ("round_trip_ms", "seconds"),
+    [
+        (0.2, 1),
+        (60.0, 1),
+        # A new connection sends 10 segments, and doubles them 14.7 times to the 375 MB that fill 10 Gbit/s.
+        (300.0, math.ceil(0.3 * math.log2(10e9 / 8 * 0.3 / 14480))),
+        (9000.0, 60),
+    ],
+)
+def test_tcp_is_given_time_to_find_its_rate(round_trip_ms: float, seconds: int) -> None:
+    assert link_info.slow_start_s(round_trip_ms) == seconds
+
+
+def test_a_link_whose_address_the_target_does_not_have_has_no_ceiling_and_is_a_link(
+    run_module: Run, scratch: dict[str, Any], programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A router hands it on, which an ssh method does not notice."""
+    programs.add("iperf3", "exit 0")
+    monkeypatch.setattr(_counters, "tcp_round_trip_ms", lambda _address, _port: None)
+    looked = {key: scratch[key] for key in ("target_python", "scratch_token")}
+    result = run_module(link_info, ceiling_s=1, address="198.51.100.77", **looked)
+    assert result["flags"] == ["ceiling-not-measured"]
+    assert result["link"]["ceiling_Bps"] is None
+    assert result["target"]["hostname"]
 
 
 #: A server listens once; a client says 8 Mbit/s for each of its streams, or nothing.
