@@ -17,7 +17,7 @@ import time
 from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _agent, _counters, _record, _tree
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _agent, _counters, _fingerprint, _record, _tree
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._pipeline import (
     SIGPIPE_RC,
     Pipeline,
@@ -477,7 +477,9 @@ class Run:
         C(dropped) is whether the target's was, where it had to be."""
         wanted, cache = self.params["cache"], self.record["cache"]
         if wanted == _tree.WARM:
-            _tree.warm(src, manifest)
+            # What is larger than memory would only push itself out, however often it is read.
+            if manifest.bytes - manifest.linked_bytes <= (_fingerprint.memory_bytes() or float("inf")):
+                _tree.warm(src, manifest)
         elif wanted == _tree.COLD:
             dropped = _counters.drop_page_cache(src) and dropped
         seen = _tree.resident(src, manifest)

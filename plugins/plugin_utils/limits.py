@@ -51,6 +51,8 @@ WINDOW_BYTES = 2 * 1024 * 1024
 WINDOW_SHARE, WINDOW_EXCESS = 0.7, 1.1
 #: Share of the copying time for which a program that runs on one processor must have been busy.
 BUSY_SHARE = 0.85
+#: Share of what the target took that the cipher must be, by what it took at the source, to be what keeps it busy.
+CIPHER_SHARE = 0.5
 #: Share of all processors of an end from which it has none to spare.
 HOST_SHARE = 0.9
 #: Seconds of waiting for a disk for each second, and how long writing out may take as a multiple of the total.
@@ -124,6 +126,13 @@ class Evidence:
     @property
     def compresses(self) -> bool:
         return any(stage.work == COMPRESSES for stage in self.stages)
+
+    @property
+    def small_files(self) -> bool:
+        """Whether there are many files, and most of them small."""
+        if self.files is None or self.bytes is None or self.files < MANY_FILES:
+            return False
+        return self.bytes / self.files < SMALL_BYTES
 
     @property
     def connects_s(self) -> float | None:
@@ -249,7 +258,13 @@ def _stage(evidence: Evidence, copying_s: float) -> Found:
     found = _busiest(evidence, copying_s, lambda stage: stage.program not in WITH_CHILDREN)
     if found is None or found[0] < BUSY_SHARE:
         return None
-    return LIMIT_OF_WORK[found[1].work], _busy_sentence(evidence, found[1], copying_s)
+    return _limit_of(evidence, found[1]), _busy_sentence(evidence, found[1], copying_s)
+
+
+def _limit_of(evidence: Evidence, stage: Stage) -> str:
+    """What a busy program limits by: one that neither compresses nor encrypts is busy with the files, where these are
+    many and small."""
+    return PER_FILE_LATENCY if stage.work == OTHER and evidence.small_files else LIMIT_OF_WORK[stage.work]
 
 
 def _busy_sentence(evidence: Evidence, stage: Stage, copying_s: float) -> str:
@@ -261,6 +276,8 @@ def _busy_sentence(evidence: Evidence, stage: Stage, copying_s: float) -> str:
     )
     load = evidence.host_cpu.get(stage.end)
     full = load is not None and load.capacity_s > 0 and load.busy_s >= HOST_SHARE * load.capacity_s
+    if stage.work == OTHER and evidence.small_files:
+        sentence += f", {1000 * (stage.cpu_s or 0.0) / (evidence.files or 1):.2f} ms for each of {evidence.files} files"
     return sentence + (f"; the {stage.end}'s processors were all busy" if full else "")
 
 
@@ -278,16 +295,27 @@ def _together(evidence: Evidence, copying_s: float) -> Found:
     """Processes whose CPU time is only known as a sum, so that it may have been spent on several processors."""
     found = _busiest(evidence, copying_s, lambda stage: stage.program in WITH_CHILDREN)
     if found is not None and found[0] >= BUSY_SHARE:
-        return LIMIT_OF_WORK[found[1].work], _busy_sentence(evidence, found[1], copying_s)
+        return _limit_of(evidence, found[1]), _busy_sentence(evidence, found[1], copying_s)
     # Where something decompresses below sshd, its part cannot be told from the cipher's.
     if evidence.cpu_target_basis != "sshd-children" or evidence.cpu_target_s is None or evidence.compresses:
         return None
     if not evidence.encrypted or evidence.cpu_target_s < BUSY_SHARE * copying_s:
         return None
-    return CIPHER_CPU, (
+    sentence = (
         f"sshd at the target, with the receiver below it, took {evidence.cpu_target_s:.2f} s of CPU in "
         f"{copying_s:.2f} s of copying"
     )
+    # The same bytes pass the cipher at both ends, at about the same cost: what the target took beyond that is the
+    # receiver's.
+    ciphers = [stage.cpu_s for stage in evidence.stages if stage.work == ENCRYPTS]
+    known = [spent_s for spent_s in ciphers if spent_s is not None]
+    if known and len(known) == len(ciphers) and sum(known) < CIPHER_SHARE * evidence.cpu_target_s:
+        sentence += f", and no more than {sum(known):.2f} s of it for the cipher, by the source's"
+        if evidence.small_files:
+            each_ms = 1000 * evidence.cpu_target_s / (evidence.files or 1)
+            return PER_FILE_LATENCY, f"{sentence}; {each_ms:.2f} ms for each of {evidence.files} files"
+        return PROGRAM_CPU, sentence
+    return CIPHER_CPU, sentence
 
 
 def _disk(evidence: Evidence, _copying_s: float) -> Found:
@@ -304,11 +332,9 @@ def _disk(evidence: Evidence, _copying_s: float) -> Found:
 
 
 def _small_files(evidence: Evidence, copying_s: float) -> Found:
-    if evidence.files is None or evidence.bytes is None or evidence.files < MANY_FILES:
+    if not evidence.small_files or evidence.files is None or evidence.bytes is None:
         return None
     mean = evidence.bytes / evidence.files
-    if mean >= SMALL_BYTES:
-        return None
     return PER_FILE_LATENCY, (
         f"{evidence.files} files of {mean / 1000:.1f} kB on average took {copying_s / evidence.files * 1000:.2f} ms each, "
         "and nothing else stands out"

@@ -181,7 +181,8 @@ def _inverse_normal(columns: Sequence[Sequence[float]]) -> Matrix:
 
     def cofactor(i: int, j: int) -> float:
         (r, s), (u, v) = [k for k in range(3) if k != i], [k for k in range(3) if k != j]
-        return (-1) ** (i + j) * (g[r][u] * g[s][v] - g[r][v] * g[s][u])
+        sign = 1.0 if (i + j) % 2 == 0 else -1.0
+        return sign * (g[r][u] * g[s][v] - g[r][v] * g[s][u])
 
     determinant = sum(g[0][j] * cofactor(0, j) for j in range(3))
     return tuple(tuple(cofactor(j, i) / determinant / (lengths[i] * lengths[j]) for j in range(3)) for i in range(3))

@@ -26,7 +26,7 @@ WIDTH = 100
 LEGEND = "%ceil: share of the ceiling. CPU s/t: at source/target, 100 is one core. enc: encrypted."
 _LIMITER_WIDTH = 10
 #: The names of what limits a method that are too long for the table.
-_SHORT_LIMITERS = {"per-file-latency": "per-file", "compressor-cpu": "compressor"}
+_SHORT_LIMITERS = {"per-file-latency": "per-file", "compressor-cpu": "compressor", "program-cpu": "program"}
 #: How each column of the table is aligned, and the spaces in front of it.
 _COLUMNS = (
     ("#", ">", 0),

@@ -217,6 +217,18 @@ else:
 """
 
 
+@pytest.mark.parametrize(("memory_bytes", "reads"), [(300_007, 1), (300_006, 0), (None, 1)])
+def test_a_tree_larger_than_memory_is_not_read_in_vain(
+    run_module: Run, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, memory_bytes: int | None, reads: int
+) -> None:
+    """The tree has three files of 100 000 bytes and one of seven."""
+    read: list[str] = []
+    monkeypatch.setattr(_copy._fingerprint, "memory_bytes", lambda: memory_bytes)
+    monkeypatch.setattr(_copy._tree, "warm", lambda root, manifest: read.append(root))
+    assert run_module(tar_ssh, cache="warm", **options)["record"]["status"] == "ok"
+    assert len(read) == reads
+
+
 def test_lost_bytes_of_a_stream_are_noticed_though_all_exit_0(
     run_module: Run, options: dict[str, Any], programs: Programs
 ) -> None:

@@ -112,7 +112,24 @@ def test_nothing_stands_out() -> None:
         ({"stages": (Stage("source", "xz", limits.COMPRESSES, 5.0),)}, None, ""),
         ({"stages": (Stage("source", "scp", limits.ENCRYPTS, 2.3),)}, limits.CIPHER_CPU, "with the ssh that it starts"),
         ({"stages": (Stage("source", "rsync", limits.OTHER, 2.3),)}, limits.PROGRAM_CPU, "rsync at the source took"),
-        ({"cpu_target_s": 2.3}, limits.CIPHER_CPU, "sshd at the target, with the receiver below it, took 2.30 s"),
+        (
+            {"cpu_target_s": 2.3, "stages": (Stage("source", "ssh", limits.ENCRYPTS, 1.9),)},
+            limits.CIPHER_CPU,
+            "sshd at the target, with the receiver below it, took 2.30 s of CPU in 2.60 s of copying",
+        ),
+        # the same cipher took 0.3 s at the source: it is the receiver that is busy, with few large files or many small
+        (
+            {"cpu_target_s": 2.3},
+            limits.PROGRAM_CPU,
+            "took 2.30 s of CPU in 2.60 s of copying, and no more than 0.30 s of it for the cipher",
+        ),
+        ({"cpu_target_s": 2.3, "files": 2000}, limits.PER_FILE_LATENCY, "; 1.15 ms for each of 2000 files"),
+        # where the source's part is not known nothing speaks against the cipher
+        (
+            {"cpu_target_s": 2.3, "files": 2000, "stages": (Stage("source", "ssh", limits.ENCRYPTS, None),)},
+            limits.CIPHER_CPU,
+            "sshd at the target",
+        ),
         ({"cpu_target_s": 2.3, "cpu_target_basis": "agent-children"}, None, ""),
         ({"cpu_target_s": 2.3, "stages": (dataclasses.replace(GZIP, cpu_s=1.0),)}, None, ""),
         # 10.1 of 11.2 s: 90 %
@@ -149,6 +166,13 @@ def test_nothing_stands_out() -> None:
         ({"files": 50}, None, ""),
         ({"files": 49, "bytes": 49_000}, None, ""),
         ({"files": 2000, "stages": (GZIP,)}, limits.COMPRESSOR_CPU, "gzip"),
+        # 2.5 s / 2000
+        (
+            {"files": 2000, "stages": (Stage("target", "tar", limits.OTHER, 2.5),)},
+            limits.PER_FILE_LATENCY,
+            "tar at the target took 2.50 s of CPU in 2.60 s of copying, 1.25 ms for each of 2000 files",
+        ),
+        ({"files": 2000, "stages": (Stage("source", "rsync", limits.OTHER, 2.3),)}, limits.PER_FILE_LATENCY, "rsync"),
     ],
 )
 def test_limits(fields: dict[str, Any], limit: str | None, words: str) -> None:
