@@ -17,7 +17,7 @@ import os
 import re
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -214,5 +214,6 @@ class Campaign:
         """The last outcome of each (step, key)."""
         return {(str(row.get("step")), str(row.get("key"))): row for row in read_lines(self.path / JOURNAL)}
 
-    def clear_journal(self) -> None:
-        (self.path / JOURNAL).unlink(missing_ok=True)
+    def restart_journal(self, kept: Iterable[Mapping[str, Any]]) -> None:
+        """Forgets how the steps of an earlier execution ended, less the lines to keep."""
+        write_atomically(self.path / JOURNAL, "".join(json.dumps(row) + "\n" for row in kept))
