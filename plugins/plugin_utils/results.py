@@ -27,7 +27,8 @@ RUNS = "runs.jsonl"
 SUMMARY = "summary.json"
 JOURNAL = "prepare.jsonl"
 LATEST = "latest"
-SCHEMA = 1
+#: Of C(campaign.json): 2 since plans have settings for blocks that are added.
+SCHEMA = 2
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 Row = dict[str, Any]
@@ -174,7 +175,11 @@ class Campaign:
         except (OSError, ValueError) as error:
             raise ResultsError(f"cannot read {path}: {error}.") from None
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-            raise ResultsError(f"{path} is not a campaign of schema {SCHEMA}, the one that this version reads.")
+            found = data.get("schema") if isinstance(data, dict) else None
+            raise ResultsError(
+                f"{path} is of schema {found}, and this version of the collection reads {SCHEMA} only: use the version "
+                "that made it, or begin a new campaign."
+            )
         return data
 
     def summary(self) -> dict[str, Any]:

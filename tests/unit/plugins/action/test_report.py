@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.linkops.bulkcopy.plugins.action import report as action
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import new_record
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import plan as plans
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import Campaign
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import SCHEMA, Campaign
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def results(tmp_path: Path) -> Path:
         tmp_path,
         "c1",
         {
-            "schema": 1,
+            "schema": SCHEMA,
             "campaign_id": "c1",
             "profile": "test",
             "plan": plan.as_dict(),
