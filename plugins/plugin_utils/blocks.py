@@ -188,7 +188,9 @@ def why_no_more(plan: Plan, compared: Sequence[Comparison], stop: Stop | None) -
         return ""
     if narrow(compared, settings.precision):
         return _within(settings.precision)
-    return f"the cap of {settings.max_blocks} blocks is reached, and {_not_within(settings.precision)}"
+    complete = compared[0].blocks if compared else 0
+    cut = f", {complete} of them complete" if complete < settings.max_blocks else ""
+    return f"the cap of {settings.max_blocks} blocks is reached{cut}, and {_not_within(settings.precision)}"
 
 
 def _within(precision: float) -> str:

@@ -126,6 +126,8 @@ def test_what_is_not_needed_is_not_missed() -> None:
     [
         ({"max_blocks": 3}, [2.0, 2.4, 1.7], ""),
         ({"max_blocks": 4}, [2.0, 2.4, 1.7, 2.2], "the cap of 4 blocks is reached, and not every interval is"),
+        # a link that died in block 4
+        ({"max_blocks": 4}, [2.0, 2.4, 1.7], "the cap of 4 blocks is reached, 3 of them complete, and not every"),
         ({"max_blocks": 4}, [2.0, 2.001, 1.999, 2.0], "every interval is within 5 % of its ratio"),
     ],
 )
