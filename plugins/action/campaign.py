@@ -520,7 +520,7 @@ def plan_text(
             f"{estimate.sure_runs} of them, about {plans.show_duration(estimate.sure_s)}, in any case; more blocks until "
             f"every interval is within {plan.settings.precision * 100:.3g} %"
             + (
-                f" or {plan.settings.budget_minutes:g} minutes of measuring have passed"
+                f" or {plans.show_duration(plan.settings.budget_minutes * 60)} of measuring have passed"
                 if plan.settings.budget_minutes is not None
                 else ""
             )
@@ -562,7 +562,7 @@ def take_stock(plan: plans.Plan, journal: Mapping[tuple[str, str], Row]) -> dict
                 break
         else:
             result = journal["link", link.name].get("result") or {}
-            state.update({key: result.get(key) for key in ("link", "ssh_variants", "source", "target")})
+            state.update({key: result.get(key) for key in ("link", "flags", "ssh_variants", "source", "target")})
             prepared = (journal["scratch", link.target].get("result") or {}).get("boot_id")
             reached = (result.get("target") or {}).get("boot_id")
             if prepared and reached and prepared != reached:  # a marker on a shared file system proves nothing

@@ -277,6 +277,15 @@ def test_takes_stock_of_what_went_well(tmp_path: Path, shown: list[str]) -> None
     assert prepared["space"] == {}
 
 
+def test_keeps_why_a_link_has_no_ceiling(tmp_path: Path, shown: list[str]) -> None:
+    planned = call(tmp_path)
+    campaign = Campaign(Path(planned["path"]))
+    seen = {"link": {"ceiling_Bps": None}, "flags": ["no-iperf3"], "source": {}, "target": {}}
+    prepare(campaign, **{"link one": {"result": seen}})
+    call(tmp_path, state="prepared", campaign=planned["path"])
+    assert campaign.load()["prepared"]["links"]["one"]["flags"] == ["no-iperf3"]
+
+
 def test_hosts_with_one_boot_id_are_measured_one_after_the_other(tmp_path: Path, shown: list[str]) -> None:
     planned = call(tmp_path)
     ends = {"link": {}, "source": {"boot_id": "x"}, "target": {"boot_id": "x"}}

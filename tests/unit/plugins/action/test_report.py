@@ -106,9 +106,21 @@ def test_check_mode_prints_only(results: Path, shown: list[str]) -> None:
 
 
 def test_the_link_as_it_was_before_and_after() -> None:
-    prepared = {"links": {"one": {"link": {"rtt_ms": 1.0, "ceiling_Bps": 10}}, "dead": {"status": "unreachable"}}}
+    prepared = {
+        "links": {
+            "one": {"link": {"rtt_ms": 1.0, "ceiling_Bps": 10}, "flags": ["shell-not-clean"]},
+            "dead": {"status": "unreachable"},
+        }
+    }
     after = {"rtt_ms": 2.0, "ceiling_Bps": 8, "connect_s": 0.3}
     assert action.link_facts(prepared, {("link-again", "one"): {"result": {"link": after}}}) == {
-        "one": {"rtt_ms": 1.0, "ceiling_Bps": 10, "rtt_end_ms": 2.0, "ceiling_end_Bps": 8, "connect_end_s": 0.3},
-        "dead": {"rtt_end_ms": None, "ceiling_end_Bps": None, "connect_end_s": None},
+        "one": {
+            "rtt_ms": 1.0,
+            "ceiling_Bps": 10,
+            "flags": ["shell-not-clean"],
+            "rtt_end_ms": 2.0,
+            "ceiling_end_Bps": 8,
+            "connect_end_s": 0.3,
+        },
+        "dead": {"flags": [], "rtt_end_ms": None, "ceiling_end_Bps": None, "connect_end_s": None},
     }
