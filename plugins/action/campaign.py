@@ -142,7 +142,10 @@ class ActionModule(ActionBase):
                 faults.append(
                     f"the inventory has a host named {host}, which a link needs: rename the one or the other."
                 )
-        finished = earlier.finished() if earlier else set()
+        recorded = earlier.finished() if earlier else set()
+        # What was decided stays so, or else a campaign that lacks one run would be measured on from there.
+        stops = blocks.lasting(plan, blocks.stops_of(earlier.journal()), earlier.rows()) if earlier else {}
+        finished = recorded | spare(plan, stops)
         sizes = {key: int(tree["bytes"]) for key, tree in (before.get("trees") or {}).items()}
         estimate = plans.estimate(plan, sizes, finished)
         faults += plans.refuse_above(estimate, max_bytes, max_minutes)
@@ -150,7 +153,7 @@ class ActionModule(ActionBase):
             faults.append(_what_differs(earlier, before["plan"], plan))
         if faults:
             raise RefusedError(faults)
-        text = plan_text(plan, shown, estimate, len(finished))
+        text = plan_text(plan, shown, estimate, len(recorded), len(finished - recorded))
         for line in text:
             display.display(line)
         result: dict[str, Any] = {
@@ -178,7 +181,9 @@ class ActionModule(ActionBase):
         }
         if earlier:
             earlier.save(content)
-            earlier.clear_journal()
+            earlier.restart_journal(
+                {"step": blocks.STEP, "key": group.key, **stop._asdict()} for group, stop in stops.items()
+            )
             earlier.point_latest()
             campaign = earlier
         else:
@@ -266,7 +271,8 @@ class ActionModule(ActionBase):
         )
         plan = dataclasses.replace(plan, rounds=plans.make_rounds(plan.links, machines))
         sizes = {key: int(tree["bytes"]) for key, tree in known.items() if tree.get("bytes") is not None}
-        estimate = plans.estimate(plan, sizes, campaign.finished() if content.get("resumed") else ())
+        done = campaign.finished() | spare(plan, blocks.stops_of(journal)) if content.get("resumed") else ()
+        estimate = plans.estimate(plan, sizes, done)
         faults += plans.refuse_above(estimate, content["limits"]["max_bytes"], content["limits"]["max_minutes"])
         content.update(
             plan=plan.as_dict(),
@@ -486,8 +492,16 @@ def software() -> dict[str, Any]:
     }
 
 
-def plan_text(plan: plans.Plan, profile: str, estimate: plans.Estimate, finished: int) -> list[str]:
-    """What will happen, for a person to read before the first copy."""
+def spare(plan: plans.Plan, stops: blocks.Stops) -> set[str]:
+    """The run_ids of blocks that were found not to be needed."""
+    return {cell.run_id for cell in plan.cells} - {cell.run_id for cell in blocks.needed(plan.cells, stops)}
+
+
+def plan_text(
+    plan: plans.Plan, profile: str, estimate: plans.Estimate, recorded: int = 0, not_needed: int = 0
+) -> list[str]:
+    """What will happen, for a person to read before the first copy. C(recorded) and C(not_needed): runs of a resumed
+    campaign."""
     warmups = sum(cell.warmup for cell in plan.cells)
     lines = [
         f"plan: profile {profile}, {len(plan.links)} link(s), {len(plan.methods)} methods, "
@@ -497,7 +511,7 @@ def plan_text(plan: plans.Plan, profile: str, estimate: plans.Estimate, finished
         lines.append(f"round {number}: {', '.join(names)}")
     lines.append(
         f"{len(plan.cells)} runs ({warmups} warm-ups), {estimate.runs} to do"
-        + (f" ({finished} are recorded)" if finished else "")
+        + (f" ({recorded} are recorded{f', {not_needed} not needed' if not_needed else ''})" if recorded else "")
         + f": about {plans.show_bytes(estimate.bytes)} and {plans.show_duration(estimate.duration_s)}"
     )
     if estimate.sure_runs < estimate.runs:
@@ -506,7 +520,7 @@ def plan_text(plan: plans.Plan, profile: str, estimate: plans.Estimate, finished
             f"{estimate.sure_runs} of them, about {plans.show_duration(estimate.sure_s)}, in any case; more blocks until "
             f"every interval is within {plan.settings.precision * 100:.3g} %"
             + (
-                f" or {plan.settings.budget_minutes:g} minutes of measuring have passed"
+                f" or {plans.show_duration(plan.settings.budget_minutes * 60)} of measuring have passed"
                 if plan.settings.budget_minutes is not None
                 else ""
             )
@@ -548,7 +562,7 @@ def take_stock(plan: plans.Plan, journal: Mapping[tuple[str, str], Row]) -> dict
                 break
         else:
             result = journal["link", link.name].get("result") or {}
-            state.update({key: result.get(key) for key in ("link", "ssh_variants", "source", "target")})
+            state.update({key: result.get(key) for key in ("link", "flags", "ssh_variants", "source", "target")})
             prepared = (journal["scratch", link.target].get("result") or {}).get("boot_id")
             reached = (result.get("target") or {}).get("boot_id")
             if prepared and reached and prepared != reached:  # a marker on a shared file system proves nothing

@@ -101,6 +101,7 @@ def link_facts(prepared: Mapping[str, Any], journal: Mapping[tuple[str, str], Ro
         after = ((journal.get((LINK_AGAIN, name)) or {}).get("result") or {}).get("link") or {}
         facts[name] = {
             **(state.get("link") or {}),
+            "flags": list(state.get("flags") or ()),
             "ceiling_end_Bps": after.get("ceiling_Bps"),
             "rtt_end_ms": after.get("rtt_ms"),
             "connect_end_s": after.get("connect_s"),

@@ -36,7 +36,7 @@ class ActionModule(ActionBase):
     _read: ClassVar[dict[str, tuple[dict[str, Any], plans.Plan]]] = {}
     #: Why a row of a campaign could not be written. What cannot be recorded is not run.
     _unwritable: ClassVar[dict[str, str]] = {}
-    #: By (campaign, link): when its first run began, in seconds of the monotonic clock.
+    #: By (campaign, link): when its first run began, in seconds of the monotonic clock, less what earlier executions took.
     _began: ClassVar[dict[tuple[str, str], float]] = {}
     #: By campaign and group: for which block it was decided last, and how.
     _decided: ClassVar[dict[tuple[str, blocks.Group], tuple[int, blocks.Stop | None]]] = {}
@@ -61,7 +61,9 @@ class ActionModule(ActionBase):
         if content.get("resumed") and cell.run_id in campaign.finished():
             return {"changed": False, "skipped": True, "msg": "recorded as ok already", "run_id": cell.run_id}
         end_orphan()
-        self._began.setdefault((args["campaign"], cell.link), time.monotonic())
+        if (args["campaign"], cell.link) not in self._began:
+            earlier_s = blocks.measured_s(plan, cell.link, campaign.rows()) if content.get("resumed") else 0.0
+            self._began[args["campaign"], cell.link] = time.monotonic() - earlier_s
         stop = None if self._task.check_mode else self._stop(args["campaign"], campaign, plan, cell)
         if stop is not None:
             return {

@@ -20,6 +20,8 @@ description:
   - After the source of a link did not answer, the next runs of that link are recorded as V(unreachable) at once; one of
     them tries once more.
   - In a resumed campaign a run that is recorded as V(ok) is skipped.
+  - A run of a block that is not needed, since intervals are narrow enough or the time is used, is skipped. That is
+    decided at the first run of each block that may be added, and written down in C(prepare.jsonl).
   - A run whose row cannot be written, to a full disk for example, is shown as V(failed), and the link's further runs
     are not tried.
   - After a C(kill -9) of ansible-playbook, or when its terminal has gone, what it left running makes no further run.
@@ -68,11 +70,15 @@ run_id:
 link:
   description: The name of its link.
   type: str
-  returned: when it was not skipped
+  returned: when it was not skipped, or is not needed
 dataset:
   description: The name of its dataset.
   type: str
-  returned: when it was not skipped
+  returned: when it was not skipped, or is not needed
+stop:
+  description: The C(last) block that was needed, and the C(reason).
+  type: dict
+  returned: when it is not needed
 label:
   description: Its method.
   type: str
@@ -86,7 +92,7 @@ block:
   type: int
   returned: when it was not skipped
 blocks:
-  description: How many such blocks there are.
+  description: How many such blocks there are, at most.
   type: int
   returned: when it was not skipped
 replica:

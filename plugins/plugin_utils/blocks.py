@@ -59,6 +59,17 @@ def stops_of(journal: Mapping[tuple[str, str], Row]) -> dict[Group, Stop]:
     }
 
 
+def lasting(plan: Plan, stops: Stops, rows: Iterable[Row]) -> dict[Group, Stop]:
+    """Those of an earlier execution that a resumed one keeps. Where nothing could be compared, a dead link for example,
+    it is decided anew."""
+    by_id = {str(row["run_id"]): row for row in rows}
+    return {
+        group: stop
+        for group, stop in stops.items()
+        if _complete(_compared(plan, [cell for cell in needed(plan.cells, stops) if _is_measured(cell, group)], by_id))
+    }
+
+
 def needed(cells: Iterable[Cell], stops: Stops) -> list[Cell]:
     """The cells without those of blocks that were found not to be needed."""
     return [
@@ -105,28 +116,54 @@ def ranked_times(rows: Rows) -> dict[str, dict[int, float]]:
     return {label: blocks for label, blocks in measured.items() if blocks}
 
 
+def _is_measured(cell: Cell, group: Group) -> bool:
+    return not cell.warmup and group_of(cell) == group
+
+
+def _compared(plan: Plan, cells: Iterable[Cell], by_id: Mapping[str, Row]) -> list[Comparison]:
+    return compare(ranked_times(rows_of(plan, cells, by_id)))
+
+
+def _complete(compared: Sequence[Comparison]) -> bool:
+    """Whether there is a block in which every method has a time."""
+    return bool(compared) and compared[0].blocks > 0
+
+
+def _spent_s(rows: Iterable[Row]) -> float:
+    """How long runs took, in seconds, as far as their rows tell it: what passes between two copies is not in them."""
+    return sum(float(row.get("durable_s") or row.get("total_s") or 0.0) for row in rows)
+
+
+def measured_s(plan: Plan, link: str, rows: Iterable[Row]) -> float:
+    """How long a link was measured in earlier executions of a campaign, in seconds, as far as its rows tell it."""
+    own = {cell.run_id for cell in plan.cells if cell.link == link}
+    return _spent_s(row for row in rows if row["run_id"] in own)
+
+
 def block_s(plan: Plan, group: Group, rows: Iterable[Row]) -> float:
-    """How long a block of this group took, in seconds: the longest seen, as far as its rows tell it (what passes between
-    two copies is not in them)."""
-    known = {cell.run_id: cell.block for cell in plan.cells if not cell.warmup and group_of(cell) == group}
-    spent: dict[int, float] = {}
+    """How long a block of this group took, in seconds: the longest seen."""
+    known = {cell.run_id: cell.block for cell in plan.cells if _is_measured(cell, group)}
+    by_block: dict[int, list[Row]] = {}
     for row in rows:
         block = known.get(str(row["run_id"]))
         if block is not None:
-            spent[block] = spent.get(block, 0.0) + float(row.get("durable_s") or row.get("total_s") or 0.0)
-    return max(spent.values(), default=0.0)
+            by_block.setdefault(block, []).append(row)
+    return max(map(_spent_s, by_block.values()), default=0.0)
 
 
 def decide(plan: Plan, group: Group, block: int, rows: Iterable[Row], measuring_s: float) -> Stop | None:
     """Whether C(block), one more than must be, is run: null, or why not. C(rows): of the whole campaign so far;
-    C(measuring_s): how long this link has been measured."""
+    C(measuring_s): how long this link has been measured. A block that was begun, before a campaign was cut, is run."""
     settings = plan.settings
     if block <= settings.blocks:
         return None
     rows = list(rows)
-    before = [cell for cell in plan.cells if not cell.warmup and group_of(cell) == group and cell.block < block]
-    compared = compare(ranked_times(rows_of(plan, before, {str(row["run_id"]): row for row in rows})))
-    if not compared or compared[0].blocks == 0:
+    by_id = {str(row["run_id"]): row for row in rows}
+    own = [cell for cell in plan.cells if _is_measured(cell, group)]
+    if any(cell.block >= block and cell.run_id in by_id for cell in own):
+        return None
+    compared = _compared(plan, [cell for cell in own if cell.block < block], by_id)
+    if not _complete(compared):
         return Stop(block - 1, "no block is complete, and more would not help")
     if narrow(compared, settings.precision):
         return Stop(block - 1, _within(settings.precision))
@@ -151,7 +188,9 @@ def why_no_more(plan: Plan, compared: Sequence[Comparison], stop: Stop | None) -
         return ""
     if narrow(compared, settings.precision):
         return _within(settings.precision)
-    return f"the cap of {settings.max_blocks} blocks is reached, and {_not_within(settings.precision)}"
+    complete = compared[0].blocks if compared else 0
+    cut = f", {complete} of them complete" if complete < settings.max_blocks else ""
+    return f"the cap of {settings.max_blocks} blocks is reached{cut}, and {_not_within(settings.precision)}"
 
 
 def _within(precision: float) -> str:

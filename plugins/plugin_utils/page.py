@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import charts, wording
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.charts import escape, ranked
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import EMPTY
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import DISQUALIFIED
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.summary import LinkResult, MethodResult, Result, Summary
 
@@ -184,8 +185,10 @@ def _answers(summary: Summary) -> list[str]:
         if reason:
             parts.append(f'<tr>{name}<td colspan="4">not measured: {escape(reason)}</td></tr>\n')
             continue
+        if all(result.scenario == EMPTY for result in link.results):
+            parts.append(f'<tr>{name}<td colspan="4">only the fixed cost of each method was measured</td></tr>\n')
         for place, result in enumerate(link.results, 1):
-            if result.scenario != wording.EMPTY:
+            if result.scenario != EMPTY:
                 parts.append(f"<tr>{name}{_answer(result, f'link-{number}-{place}')}</tr>\n")
     return [*parts, "</tbody>\n</table>\n</section>\n"]
 
@@ -240,7 +243,7 @@ def _link(link: LinkResult, ident: str) -> list[str]:
     if reason:
         return [*parts, f'<p class="notice">Not measured: {escape(reason)}</p>\n</section>\n']
     for place, result in enumerate(link.results, 1):
-        show = _fixed_costs if result.scenario == wording.EMPTY else _result
+        show = _fixed_costs if result.scenario == EMPTY else _result
         parts += [f'<section id="{ident}-{place}">\n', *show(link, result, f"{ident}-{place}"), "</section>\n"]
     return [*parts, *_models(link), *_hosts(link), "</section>\n"]
 

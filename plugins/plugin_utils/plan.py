@@ -407,7 +407,7 @@ def read_settings(profile: Mapping[str, Any], places: Mapping[str, str], reader:
     replica: str | bool = profile.get("replica", "auto")
     if isinstance(replica, str):
         replica = {"true": True, "yes": True, "false": False, "no": False}.get(replica.lower(), replica)
-    if replica not in (True, False, "auto"):
+    if not isinstance(replica, bool) and replica != "auto":
         reader.fault(f"{places['replica']}: replica must be auto, true or false, but is {_show(replica)}.")
         replica = "auto"
     blocks = reader.whole(profile, "blocks", places["blocks"], least=1, most=1000, default=3) or 3
@@ -418,11 +418,14 @@ def read_settings(profile: Mapping[str, Any], places: Mapping[str, str], reader:
                 f"{places['scenarios']}: there is no scenario {scenario!r}; there are {', '.join(SCENARIOS)}"
                 f"{suggest(scenario, SCENARIOS)}."
             )
+    precision = reader.number(profile, "precision", places["precision"], above=0, default=0.05) or 0.05
+    if precision >= 1:
+        reader.fault(f"{places['precision']}: precision must be a share below 1 (0.05 is 5 %), but is {precision:g}.")
     warmups = reader.whole(profile, "warmups", places["warmups"], least=0, most=1000, default=1)
     return Settings(
         blocks=blocks,
         max_blocks=reader.whole(profile, "max_blocks", places["max_blocks"], least=blocks, most=1000) or blocks,
-        precision=reader.number(profile, "precision", places["precision"], above=0, default=0.05) or 0.05,
+        precision=precision,
         budget_minutes=reader.number(profile, "budget_minutes", places["budget_minutes"], above=0),
         scenarios=tuple(scenario for scenario in SCENARIOS if scenario in scenarios),
         warmups=warmups or 0,
@@ -899,10 +902,10 @@ def refuse_above(estimated: Estimate, max_bytes: float | None, max_minutes: floa
 
 
 def show_bytes(size: float) -> str:
-    """Bytes in powers of ten, as in C(1.50 GB)."""
-    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= factor:
-            return f"{size / factor:.3g} {unit}"
+    """Bytes in powers of ten with three digits, as in C(1.5 GB)."""
+    for unit, factor in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= 0.9995 * factor:  # three digits would show it as 1000 of the unit below
+            return f"{float(f'{size / factor:.3g}'):g} {unit}"
     return f"{size:.0f} B"
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import wording
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import EMPTY
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import DISQUALIFIED
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.summary import (
     LinkResult,
@@ -53,7 +54,7 @@ def table(summary: Summary, width: int = WIDTH) -> str:
             lines += ["", f"not measured: {reason}"]
             continue
         for result in link.results:
-            block = _fixed_costs(result) if result.scenario == wording.EMPTY else _table_lines(result, width)
+            block = _fixed_costs(result) if result.scenario == EMPTY else _table_lines(result, width)
             lines += ["", wording.result_line(result), *block]
         lines += _model_lines(link)
     if any(not wording.unmeasured(link) for link in summary.links):
@@ -74,7 +75,7 @@ def last_words(summary: Mapping[str, Any]) -> list[str]:
     lines = []
     for link in summary.get("links", ()):
         for result in link["results"]:
-            if result["scenario"] == wording.EMPTY:
+            if result["scenario"] == EMPTY:
                 continue
             provisional = any(method["provisional"] for method in result["methods"])
             use = "no recommendation" if result["recommended"] is None else f"use {result['recommended']}"
@@ -230,7 +231,7 @@ def markdown(summary: Summary) -> str:
 
 
 def _md_result(result: Result) -> list[str]:
-    if result.scenario == wording.EMPTY:
+    if result.scenario == EMPTY:
         costs = [(m.label, str(m.n), _time_or_fault(m)) for m in wording.by_time(result)]
         lines = _md_table(("method", "n", "median s"), "-::", costs)
         return lines + _md_list(wording.notes(result))

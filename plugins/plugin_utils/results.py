@@ -17,7 +17,7 @@ import os
 import re
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,8 @@ RUNS = "runs.jsonl"
 SUMMARY = "summary.json"
 JOURNAL = "prepare.jsonl"
 LATEST = "latest"
-SCHEMA = 1
+#: Of C(campaign.json): 2 since plans have settings for blocks that are added.
+SCHEMA = 2
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 Row = dict[str, Any]
@@ -174,7 +175,11 @@ class Campaign:
         except (OSError, ValueError) as error:
             raise ResultsError(f"cannot read {path}: {error}.") from None
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-            raise ResultsError(f"{path} is not a campaign of schema {SCHEMA}, the one that this version reads.")
+            found = data.get("schema") if isinstance(data, dict) else None
+            raise ResultsError(
+                f"{path} is of schema {found}, and this version of the collection reads {SCHEMA} only: use the version "
+                "that made it, or begin a new campaign."
+            )
         return data
 
     def summary(self) -> dict[str, Any]:
@@ -214,5 +219,6 @@ class Campaign:
         """The last outcome of each (step, key)."""
         return {(str(row.get("step")), str(row.get("key"))): row for row in read_lines(self.path / JOURNAL)}
 
-    def clear_journal(self) -> None:
-        (self.path / JOURNAL).unlink(missing_ok=True)
+    def restart_journal(self, kept: Iterable[Mapping[str, Any]]) -> None:
+        """Forgets how the steps of an earlier execution ended, less the lines to keep."""
+        write_atomically(self.path / JOURNAL, "".join(json.dumps(row) + "\n" for row in kept))

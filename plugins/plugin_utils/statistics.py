@@ -277,7 +277,7 @@ def compare(times: Times, delta: float = DELTA) -> list[Comparison]:
             Comparison(label, len(times[label]), medians[label], None, None, None, UNRESOLVED, 0) for label in ranked
         ]
     logs = {label: [math.log(times[label][block]) for block in blocks] for label in labels}
-    exact = k > 1 and b >= blocks_needed(k)
+    exact = b >= blocks_needed(k)
     best, found = (_by_signed_ranks if exact else _by_residual)(logs)
     compared = []
     for label, (distance, interval, own) in found.items():
@@ -329,7 +329,7 @@ def _by_signed_ranks(logs: Mapping[str, Sequence[float]]) -> tuple[str, Found]:
         for label, values in logs.items()
     }
     best = min(logs, key=lambda label: (centred[label], label))
-    alpha = FAMILY_ALPHA / (k * (k - 1) / 2)
+    alpha = FAMILY_ALPHA / _comparisons(k)
     found: Found = {}
     for label, values in logs.items():
         own = hodges_lehmann(values, FAMILY_ALPHA)[1]
@@ -362,7 +362,7 @@ def _by_residual(logs: Mapping[str, Sequence[float]]) -> tuple[str, Found]:
             for j, value in enumerate(values)
         )
         s = math.sqrt(residual / df)
-        alpha = FAMILY_ALPHA / (k * (k - 1) / 2)
+        alpha = FAMILY_ALPHA / _comparisons(k)
         margin = t_quantile(1 - alpha / 2, df) * s * math.sqrt(2 / b)
         own_margin = t_quantile(1 - FAMILY_ALPHA / 2, df) * s / math.sqrt(b)
 
@@ -375,11 +375,15 @@ def _by_residual(logs: Mapping[str, Sequence[float]]) -> tuple[str, Found]:
     }
 
 
+def _comparisons(k: int) -> int:
+    """How many intervals of k methods must hold at once; a single method has that of its own time."""
+    return max(1, k * (k - 1) // 2)
+
+
 def blocks_needed(k: int) -> int:
     """The least n with 2/2^n <= alpha, the level of one of the k(k-1)/2 comparisons of k methods: from so many blocks
     on the exact signed-rank test can tell two methods apart (12 for 11 methods)."""
-    pairs = max(1, k * (k - 1) // 2)
-    return math.ceil(math.log2(2 * pairs / FAMILY_ALPHA))
+    return math.ceil(math.log2(2 * _comparisons(k) / FAMILY_ALPHA))
 
 
 def verdict(ratio_ci: tuple[float, float] | None, delta: float) -> str:

@@ -35,7 +35,7 @@ from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import
 SCHEMA = 1
 #: A ceiling that differs by more than this before and after the runs makes every share of it doubtful.
 CEILING_CHANGE = 0.10
-CEILING_CHANGED, DRIFT, OUTLIERS = "ceiling-changed", "drift", "outliers"
+CEILING_CHANGED, CEILING_ONCE, DRIFT, OUTLIERS = "ceiling-changed", "ceiling-once", "drift", "outliers"
 #: Flags of figures that physics does not allow.
 IMPOSSIBLE = (ABOVE_CEILING, WIRE_TOO_SMALL)
 #: Trees whose compressibility differs by more than this are not described by one line.
@@ -198,9 +198,9 @@ def summarise(
     software: Mapping[str, Any] | None = None,
 ) -> Summary:
     """C(rows): one a run. C(link_facts): by link name, what was measured of it (C(rtt_ms), C(connect_s), C(ceiling_Bps),
-    and after the last run C(rtt_end_ms) and C(ceiling_end_Bps)), as far as it was, and the C(fingerprints) of its ends.
-    C(stops): where no more blocks were
-    needed. C(predict): the sizes of which to say how long they would take."""
+    and after the last run C(rtt_end_ms) and C(ceiling_end_Bps)), as far as it was, the C(flags) that say why not, and the
+    C(fingerprints) of its ends. C(stops): where no more blocks were needed. C(predict): the sizes of which to say how
+    long they would take."""
     by_id = {str(row["run_id"]): row for row in rows}
     cells = blocks.needed(plan.cells, stops or {})
     links = []
@@ -227,7 +227,9 @@ def summarise(
                 results=results,
                 ceiling_end_Bps=facts.get("ceiling_end_Bps"),
                 rtt_end_ms=facts.get("rtt_end_ms"),
-                flags=_link_flags(facts),
+                flags=_link_flags(
+                    facts, [row for cell in cells if cell.link == link.name and (row := by_id.get(cell.run_id))]
+                ),
                 models=_models(plan, groups, by_id, predict, facts),
                 fingerprints=facts.get("fingerprints") or {},
             )
@@ -244,10 +246,13 @@ def summarise(
     )
 
 
-def _link_flags(facts: Mapping[str, Any]) -> tuple[str, ...]:
+def _link_flags(facts: Mapping[str, Any], rows: Iterable[Row]) -> tuple[str, ...]:
+    """C(rows): those of the link. Where the campaign was resumed, some were measured below an earlier ceiling."""
     before, after = facts.get("ceiling_Bps"), facts.get("ceiling_end_Bps")
-    changed = before and after and max(before, after) > (1 + CEILING_CHANGE) * min(before, after)
-    return (CEILING_CHANGED,) if changed else ()
+    known = [value for value in (before, after, *(row["link"].get("ceiling_Bps") for row in rows)) if value]
+    changed = bool(known) and max(known) > (1 + CEILING_CHANGE) * min(known)
+    once = before is not None and after is None
+    return (*(facts.get("flags") or ()), *[CEILING_CHANGED] * changed, *[CEILING_ONCE] * once)
 
 
 def _result(
@@ -331,7 +336,7 @@ def _result(
 
 def _matters(found: Drift, delta: float) -> bool:
     """A drift that is larger than what counts as no difference, and that is none of chance."""
-    sure = found.ci is not None and (found.ci[0] > 0 or found.ci[1] < 0)
+    sure = found.ci[0] > 0 or found.ci[1] < 0
     return sure and abs(math.log1p(found.ratio)) > math.log1p(delta)
 
 

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import show_bytes, show_duration
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import EMPTY, show_bytes, show_duration
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import DELTA, DISQUALIFIED
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.summary import (
     Forecast,
@@ -22,8 +22,6 @@ from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.summary import (
     Summary,
 )
 
-#: The scenario that measures what a method costs without a byte to copy: nothing is recommended by it.
-EMPTY = "empty"
 UNKNOWN = "?"
 NONE = "-"
 EN_DASH = "\N{EN DASH}"
@@ -37,7 +35,11 @@ FLAGS: Mapping[str, str] = {
     "no-sshd-listener": "the target's CPU time is not known: a socket unit started sshd, or it is another server",
     "above-ceiling": "faster than the link can be, with data that does not compress: the time or the ceiling is wrong",
     "wire-too-small": "fewer bytes were sent than there are, with data that does not compress",
-    "ceiling-changed": "the link's ceiling before the first run and after the last differ by more than 10 %",
+    "ceiling-changed": "the link's ceiling, before the first run and after the last, differs by more than 10 %",
+    "ceiling-once": "the link's ceiling could not be measured again after the last run",
+    "no-iperf3": "what the link carries at most is not known: iperf3 is missing at one end or at both",
+    "ceiling-not-measured": "what the link carries at most is not known: iperf3 could not measure it",
+    "streams-not-measured": "the link's ceiling is that of one stream or of four only: iperf3 could not measure the other",
     "drift": "the blocks became slower or faster as the campaign went on",
     "outliers": "some runs took far longer or shorter than the method's others; they count all the same",
     "source-changed": "the source was written to during the copy",
@@ -340,7 +342,7 @@ def notes(result: Result) -> list[str]:
         interval = (
             "" if result.drift_ci is None else f" ({_change(result.drift_ci[0])} to {_change(result.drift_ci[1])})"
         )
-        lines.append(f"drift from the first block to the last {_change(result.drift)}{interval}")
+        lines.append(f"drift of the times from the first block to the last {_change(result.drift)}{interval}")
     for method in result.methods:
         if method.outliers:
             numbers = ", ".join(map(str, method.outliers))

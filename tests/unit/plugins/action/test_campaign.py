@@ -219,6 +219,32 @@ def test_resume_keeps_the_seed_and_leaves_out_what_is_ok(tmp_path: Path, shown: 
     assert len(list(tmp_path.glob("*/campaign.json"))) == 2  # the campaign, and latest
 
 
+def test_resume_adds_no_block_where_that_was_decided(tmp_path: Path, shown: list[str]) -> None:
+    few: dict[str, Any] = {"overrides": {"blocks": 2, "max_blocks": 4, "methods": ["scp", "rsync -a"], "warmups": 0}}
+    first = call(tmp_path, **few)
+    campaign = Campaign(Path(first["path"]))
+    plan = plans.plan_from_dict(campaign.load()["plan"])
+    # 2 links x 4 blocks x 2 datasets x 2 methods; one dataset of one link was ended after 3 blocks, a run of it failed
+    assert first["runs"] == 32
+    for cell in plan.cells:
+        if (cell.link, cell.dataset) == ("one", "small") and cell.block <= 3:
+            bad = (cell.block, cell.label) == (2, "scp")
+            row = {"run_id": cell.run_id, "total_s": 1.0, "status": "unreachable" if bad else "ok"}
+            campaign.append_row(row)
+    stop = {"last": 3, "reason": "the time is used"}
+    campaign.note("blocks", "one\nsmall\nfull", stop)
+    campaign.note("link", "one", {"status": "ok"})
+    shown.clear()
+    again = call(tmp_path, campaign="latest", **few)
+    assert again["runs"] == 32 - 5 - 2
+    assert any("32 runs (0 warm-ups), 25 to do (5 are recorded, 2 not needed): about" in line for line in shown)
+    cells = [cell for link in again["links"] for cell in link["cells"]]
+    assert len(cells) == 25
+    assert campaign.journal() == {("blocks", "one\nsmall\nfull"): {"step": "blocks", "key": "one\nsmall\nfull", **stop}}
+    prepare(campaign)
+    assert call(tmp_path, state="prepared", campaign=first["path"])["estimate"]["runs"] == 25
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -249,6 +275,15 @@ def test_takes_stock_of_what_went_well(tmp_path: Path, shown: list[str]) -> None
     prepared = campaign.load()["prepared"]
     assert {link["status"] for link in prepared["links"].values()} == {"ok"}
     assert prepared["space"] == {}
+
+
+def test_keeps_why_a_link_has_no_ceiling(tmp_path: Path, shown: list[str]) -> None:
+    planned = call(tmp_path)
+    campaign = Campaign(Path(planned["path"]))
+    seen = {"link": {"ceiling_Bps": None}, "flags": ["no-iperf3"], "source": {}, "target": {}}
+    prepare(campaign, **{"link one": {"result": seen}})
+    call(tmp_path, state="prepared", campaign=planned["path"])
+    assert campaign.load()["prepared"]["links"]["one"]["flags"] == ["no-iperf3"]
 
 
 def test_hosts_with_one_boot_id_are_measured_one_after_the_other(tmp_path: Path, shown: list[str]) -> None:

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.linkops.bulkcopy.plugins.action import report as action
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import new_record
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import plan as plans
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import Campaign
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import SCHEMA, Campaign
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def results(tmp_path: Path) -> Path:
         tmp_path,
         "c1",
         {
-            "schema": 1,
+            "schema": SCHEMA,
             "campaign_id": "c1",
             "profile": "test",
             "plan": plan.as_dict(),
@@ -108,6 +108,7 @@ def test_check_mode_prints_only(results: Path, shown: list[str]) -> None:
 def test_the_link_as_it_was_before_and_after() -> None:
     one = {
         "link": {"rtt_ms": 1.0, "ceiling_Bps": 10},
+        "flags": ["shell-not-clean"],
         "source": {"hostname": "h", "fingerprint": {"kernel": "6.1"}},
         "target": {"hostname": "h"},
     }
@@ -117,10 +118,11 @@ def test_the_link_as_it_was_before_and_after() -> None:
         "one": {
             "rtt_ms": 1.0,
             "ceiling_Bps": 10,
+            "flags": ["shell-not-clean"],
             "rtt_end_ms": 2.0,
             "ceiling_end_Bps": 8,
             "connect_end_s": 0.3,
             "fingerprints": {"source": {"kernel": "6.1"}},
         },
-        "dead": {"rtt_end_ms": None, "ceiling_end_Bps": None, "connect_end_s": None, "fingerprints": {}},
+        "dead": {"flags": [], "rtt_end_ms": None, "ceiling_end_Bps": None, "connect_end_s": None, "fingerprints": {}},
     }

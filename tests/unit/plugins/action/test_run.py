@@ -16,7 +16,7 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.linkops.bulkcopy.plugins.action import run as action
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import new_record
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import plan as plans
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import Campaign
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import SCHEMA, Campaign
 
 LINK = {"device": "eth1", "mtu": 1500, "rtt_ms": 0.2, "connect_s": 0.3, "ceiling_Bps": None}
 SSH = {"cipher": "aes128-gcm@openssh.com", "mac": "implicit", "compression": "none"}
@@ -79,7 +79,7 @@ class Bench:
         tree.update(compressibility=1.0, compressibility_basis="zstd -1")
         self.campaign.save(
             {
-                "schema": 1,
+                "schema": SCHEMA,
                 "campaign_id": "c1",
                 "resumed": resumed,
                 "plan": self.plan.as_dict(),

@@ -67,10 +67,28 @@ def test_a_clear_difference_is_no_reason_to_stop() -> None:
     assert blocks.decide(plan, GROUP, 4, rows(plan, [10.0, 12.0, 9.0]), 0.0) is None
 
 
-def test_only_earlier_blocks_count() -> None:
+def test_a_block_that_was_begun_is_run() -> None:
+    """A campaign was cut in block 5, or a run of block 4 failed: what is recorded of them must not be lost."""
+    plan = make_plan(budget_minutes=1)
+    narrow = rows(plan, [2.0, 2.001, 1.999, 2.0, 2.0])
+    for begun in (narrow, narrow[:-1]):
+        for block in (4, 5):
+            assert blocks.decide(plan, GROUP, block, begun, 1e9) is None
+        assert blocks.decide(plan, GROUP, 6, begun, 1e9) is not None
+
+
+def test_a_resumed_campaign_keeps_what_was_decided_where_something_was_compared() -> None:
     plan = make_plan()
-    seen = rows(plan, [2.0, 2.001, 1.999, 3.0])
-    assert blocks.decide(plan, GROUP, 4, seen, 0.0) is not None  # a resumed campaign decides as it did before
+    stops = {GROUP: blocks.Stop(4, "the budget"), blocks.Group("m", "mine", "full"): blocks.Stop(3, "no block")}
+    assert blocks.lasting(plan, stops, rows(plan, [2.0, 2.4, 1.7, 2.2])) == {GROUP: blocks.Stop(4, "the budget")}
+    assert blocks.lasting(plan, stops, rows(plan, [0.0] * 4, status="unreachable", total_s=None)) == {}
+
+
+def test_what_was_measured_before_counts_as_time_used() -> None:
+    plan = make_plan()
+    # two methods, three blocks of 5 s each
+    assert blocks.measured_s(plan, "l", rows(plan, [2.0, 2.4, 1.7], durable_s=5.0)) == 30.0
+    assert blocks.measured_s(plan, "m", rows(plan, [2.0, 2.4, 1.7], durable_s=5.0)) == 0.0
 
 
 def test_the_budget_is_shared_by_the_rounds_and_not_passed() -> None:
@@ -108,6 +126,8 @@ def test_what_is_not_needed_is_not_missed() -> None:
     [
         ({"max_blocks": 3}, [2.0, 2.4, 1.7], ""),
         ({"max_blocks": 4}, [2.0, 2.4, 1.7, 2.2], "the cap of 4 blocks is reached, and not every interval is"),
+        # a link that died in block 4
+        ({"max_blocks": 4}, [2.0, 2.4, 1.7], "the cap of 4 blocks is reached, 3 of them complete, and not every"),
         ({"max_blocks": 4}, [2.0, 2.001, 1.999, 2.0], "every interval is within 5 % of its ratio"),
     ],
 )

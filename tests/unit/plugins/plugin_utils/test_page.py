@@ -108,6 +108,11 @@ def test_the_answer_stands_first() -> None:
     assert answers.count("firm") == 1
 
 
+def test_the_answer_of_an_empty_tree_alone() -> None:
+    only = samples.link(samples.result(samples.method(), scenario="empty", dataset="empty", recommended=None))
+    assert "one only the fixed cost of each method was measured" in read(only).text
+
+
 def test_provisional_is_marked() -> None:
     result = samples.result(samples.method(provisional=True, verdict="best"), blocks=3, blocks_needed=12)
     text = read(samples.link(result)).text
@@ -122,9 +127,9 @@ def test_all_that_qualifies_the_figures_is_there() -> None:
     for words in (
         "ceiling 12.5 MB/s, after the last run 11.0 MB/s",
         "round trip 0.20 ms, after the last run 0.30 ms",
-        "ceiling-changed the link's ceiling before the first run and after the last differ by more than 10 %",
+        "ceiling-changed the link's ceiling, before the first run and after the last, differs by more than 10 %",
         "noise floor 2.0 %",
-        "drift from the first block to the last +10 % (+5.0 % to +15 %)",
+        "drift of the times from the first block to the last +10 % (+5.0 % to +15 %)",
         "scp: 2 runs far off the others: blocks 3, 7",
         "no more blocks: the cap of 12 blocks",
         "link tar|nc 99 % of it",

@@ -340,6 +340,8 @@ def test_no_links_shows_an_example_of_five_lines() -> None:
         ({"scenarios": ["full", "emtpy"]}, "no scenario 'emtpy'; there are full, empty (did you mean empty?)"),
         ({"blocks": 3, "max_blocks": 2}, "max_blocks must be a whole number from 3 to 1000"),
         ({"precision": 0}, "precision must be a number above 0"),
+        ({"precision": "5"}, "precision must be a share below 1 (0.05 is 5 %), but is 5."),
+        ({"replica": 0}, "replica must be auto, true or false, but is 0."),
         ({"budget_minutes": "soon"}, "budget_minutes must be a number above 0"),
         ({"datasets": [{"name": "x"}]}, "dataset x: give a shape (small, large, tree, empty)"),
         ({"datasets": [{"name": "x", "shape": "smal"}]}, "the shape 'smal' is unknown; known are small, large, tree"),
@@ -387,5 +389,7 @@ def test_all_faults_come_together_with_the_callers() -> None:
 
 
 def test_shows_sizes_and_times() -> None:
-    assert [plans.show_bytes(n) for n in (7, 1500, 2e9)] == ["7 B", "1.5 kB", "2 GB"]
+    assert [plans.show_bytes(n) for n in (7, 1500, 2e9, 5e15)] == ["7 B", "1.5 kB", "2 GB", "5 PB"]
+    assert [plans.show_bytes(n) for n in (999, 999_499, 999_500, 999_999_999)] == ["999 B", "999 kB", "1 MB", "1 GB"]
+    assert plans.show_bytes(3e18) == "3000 PB"
     assert [plans.show_duration(n) for n in (59, 61, 7320)] == ["59 s", "1 min 1 s", "2 h 2 min"]

@@ -104,17 +104,17 @@ def test_table_says_what_to_know_of_the_measurement() -> None:
         lines[1] == "== one: a -> b (198.18.1.2), ceiling 12.5 MB/s (10.4 after), rtt 0.20 ms (0.31 after), ssh login"
     )
     assert lines[3].startswith(
-        "  ceiling-changed: the link's ceiling before the first run and after the last differ by"
+        "  ceiling-changed: the link's ceiling, before the first run and after the last, differs by"
     )
     assert "  noise floor 2.1 %: by that two runs of one method in a block differ" in lines
     assert f"  drift: {wording.FLAGS['drift']}" in lines
-    assert "  drift from the first block to the last +12 % (+3.0 % to +21 %)" in lines
+    assert "  drift of the times from the first block to the last +12 % (+3.0 % to +21 %)" in lines
     assert "  scp: 2 runs far off the others: blocks 3, 7" in lines
     assert "  no more blocks: every interval is narrower than 5 %" in lines
     assert "  scp is limited by link: 99 % of it" in lines
     assert "  12 runs each, fewer of x (9)" in lines
     markdown = report.markdown(samples.summary(link)).splitlines()
-    assert "- drift from the first block to the last +12 % (+3.0 % to +21 %)" in markdown
+    assert "- drift of the times from the first block to the last +12 % (+3.0 % to +21 %)" in markdown
     assert "- scp: 2 runs far off the others: blocks 3, 7" in markdown
 
 

@@ -118,6 +118,14 @@ def test_one_method_is_the_best_of_one() -> None:
     assert (only.verdict, only.ratio, only.ratio_ci) == (stats.BEST, 1.0, (1.0, 1.0))
     # exp of scipy.stats.t.interval(0.95, 2, mean(y), sem(y)), y = log([1, 2, 3]), SciPy 1.17.1
     assert only.ci_s == pytest.approx((0.45712176, 7.22329923))
+    assert not only.exact
+
+
+def test_one_method_is_not_provisional_for_ever() -> None:
+    # six values: 2/2^6 = 3.1 % is the only signed-rank outcome below 5 %, so the interval is the least and the greatest
+    (only,) = stats.compare({"a": by_block(1.0, 2.0, 3.0, 4.0, 5.0, 6.0)})
+    assert stats.blocks_needed(1) == 6
+    assert (only.verdict, only.exact, only.ci_s) == (stats.BEST, True, pytest.approx((1.0, 6.0)))
 
 
 @pytest.mark.parametrize(

@@ -207,9 +207,25 @@ def test_a_ceiling_that_has_changed_is_flagged(after: float, flags: tuple[str, .
     assert (link.ceiling_end_Bps, link.rtt_end_ms) == (after, 1.5)
 
 
-def test_a_ceiling_that_was_not_measured_again_is_no_change() -> None:
+def test_a_ceiling_that_was_not_measured_again_says_so() -> None:
     plan, rows = campaign(lambda label, block: 1.0)
-    assert summaries.summarise("c", "p", plan, rows, {"l": {"ceiling_Bps": 10.0e6}}).links[0].flags == ()
+    facts = {"l": {"ceiling_Bps": 10.0e6, "ceiling_end_Bps": None}}
+    assert summaries.summarise("c", "p", plan, rows, facts).links[0].flags == ("ceiling-once",)
+    facts = {"l": {"ceiling_Bps": None, "ceiling_end_Bps": None}}  # none was asked for
+    assert summaries.summarise("c", "p", plan, rows, facts).links[0].flags == ()
+
+
+def test_why_there_is_no_ceiling_is_said() -> None:
+    plan, rows = campaign(lambda label, block: 1.0)
+    facts = {"l": {"ceiling_Bps": None, "ceiling_end_Bps": None, "flags": ["no-iperf3"]}}
+    assert summaries.summarise("c", "p", plan, rows, facts).links[0].flags == ("no-iperf3",)
+
+
+def test_a_resumed_campaign_has_the_ceilings_of_all_its_parts() -> None:
+    plan, rows = campaign(lambda label, block: 1.0)
+    rows[0]["link"]["ceiling_Bps"] = 5.0e6
+    facts = {"l": {"ceiling_Bps": 10.0e6, "ceiling_end_Bps": 10.0e6}}
+    assert summaries.summarise("c", "p", plan, rows, facts).links[0].flags == ("ceiling-changed",)
 
 
 def test_an_empty_tree_recommends_nothing() -> None:
