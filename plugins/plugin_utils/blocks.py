@@ -194,7 +194,7 @@ def why_no_more(plan: Plan, compared: Sequence[Comparison], stop: Stop | None) -
 
 
 def _within(precision: float) -> str:
-    return f"every interval is within {precision * 100:.3g} % of its ratio"
+    return f"every interval is within {precision * 100:.3g} % of its estimate"
 
 
 def _not_within(precision: float) -> str:

@@ -122,13 +122,13 @@ def test_blocks_that_are_not_needed_are_said_once_and_counted_off(
     callback: progress.CallbackModule, screen: Screen
 ) -> None:
     callback.v2_runner_on_ok(result("linkops.bulkcopy.campaign", runs=5, estimate={"duration_s": 50.0}))
-    stop = {"last": 12, "reason": "every interval is within 5 % of its ratio"}
+    stop = {"last": 12, "reason": "every interval is within 5 % of its estimate"}
     for _run in range(3):
         callback.v2_runner_item_on_skipped(
             result("linkops.bulkcopy.run", skipped=True, link="l", dataset="d", stop=stop)
         )
     callback.v2_runner_item_on_ok(result("linkops.bulkcopy.run", **RUN))
-    assert screen.lines[0][0] == "l d: 12 blocks: every interval is within 5 % of its ratio"
+    assert screen.lines[0][0] == "l d: 12 blocks: every interval is within 5 % of its estimate"
     assert [text.split()[0] for text, _color in screen.lines[1:]] == ["[1/2]"]
 
 

@@ -57,7 +57,7 @@ def test_stops_when_every_interval_is_narrow() -> None:
     plan = make_plan()
     # two methods, three blocks: t(0.975, 2) = 4.303 standard errors of the difference to either side
     stop = blocks.decide(plan, GROUP, 4, rows(plan, [2.0, 2.001, 1.999]), 0.0)
-    assert stop == blocks.Stop(3, "every interval is within 5 % of its ratio")
+    assert stop == blocks.Stop(3, "every interval is within 5 % of its estimate")
     assert blocks.decide(plan, GROUP, 4, rows(plan, [2.0, 2.4, 1.7]), 0.0) is None
 
 
@@ -128,7 +128,7 @@ def test_what_is_not_needed_is_not_missed() -> None:
         ({"max_blocks": 4}, [2.0, 2.4, 1.7, 2.2], "the cap of 4 blocks is reached, and not every interval is"),
         # a link that died in block 4
         ({"max_blocks": 4}, [2.0, 2.4, 1.7], "the cap of 4 blocks is reached, 3 of them complete, and not every"),
-        ({"max_blocks": 4}, [2.0, 2.001, 1.999, 2.0], "every interval is within 5 % of its ratio"),
+        ({"max_blocks": 4}, [2.0, 2.001, 1.999, 2.0], "every interval is within 5 % of its estimate"),
     ],
 )
 def test_why_there_are_no_more(settings: dict[str, Any], slow_s: list[float], reason: str) -> None:

@@ -246,10 +246,10 @@ def test_blocks_that_were_not_needed_are_not_missing() -> None:
     made = {cell.run_id for cell in plan.cells if cell.block <= 4}
     rows = [row for row in rows if row["run_id"] in made]
     group = blocks.Group("l", "mine", "full")
-    stops = {group: blocks.Stop(4, "every interval is within 5 % of its ratio")}
+    stops = {group: blocks.Stop(4, "every interval is within 5 % of its estimate")}
     summary = summaries.summarise("c", "p", plan, rows, {}, stops=stops)
     assert (summary.ok, summary.planned, summary.missing) == (12, 12, ())
-    assert summary.links[0].results[0].stopped == "every interval is within 5 % of its ratio"
+    assert summary.links[0].results[0].stopped == "every interval is within 5 % of its estimate"
     assert summaries.summarise("c", "p", plan, rows, {}).missing == ("link l, mine, one, two, three: 3 runs not run",)
 
 
