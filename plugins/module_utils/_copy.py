@@ -511,7 +511,8 @@ class Run:
         lost = measured.lost
         if not measured.finished:
             raise Ended(
-                "timeout",
+                # Whose session is dead too has lost the network, not the race against time.
+                "unreachable" if lost else "timeout",
                 "{} did not end within {:g} s; {}".format(
                     self.record["method"]["label"],
                     self.params["timeout_s"],

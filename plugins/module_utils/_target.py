@@ -328,7 +328,7 @@ class Target:
         try:
             line = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
-            raise Ended("timeout", f"target {self.name} does not answer") from None
+            raise Ended("unreachable", f"target {self.name} does not answer") from None
         if line is None:
             raise self._lost()
         return line

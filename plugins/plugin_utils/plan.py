@@ -789,6 +789,10 @@ def make_plan(
         profile.pop("max_blocks", None)
     places = {key: f"variable bulkcopy_{key}" if key in overrides else where for key in PROFILE_KEYS}
     settings = read_settings(profile, places, reader)
+    if "budget_minutes" in overrides and settings.max_blocks == settings.blocks:
+        reader.fault(
+            f"{places['budget_minutes']} only ends blocks that are added: set bulkcopy_max_blocks above {settings.blocks}."
+        )
     read = read_links(links, hosts, ssh_users or {}, reader)
     datasets = read_datasets(profile.get("datasets"), places["datasets"], reader)
     methods = read_methods(profile.get("methods"), places["methods"], standard_methods, reader)

@@ -440,10 +440,13 @@ def _model(
     ceiling_Bps: float,  # noqa: N803
 ) -> Model:
     squeezed = [row["dataset"]["compressibility"] for row in rows if row["dataset"].get("compressibility") is not None]
-    # What does not compress takes the link's time.
-    floor_s_per_byte = 1 / ceiling_Bps if ceiling_Bps and squeezed and min(squeezed) >= INCOMPRESSIBLE else 0.0
+    whole = _sends_whole(rows)
+    # What crosses as it is takes the link's time.
+    floor_s_per_byte = (
+        1 / ceiling_Bps if ceiling_Bps and (whole or (squeezed and min(squeezed) >= INCOMPRESSIBLE)) else 0.0
+    )
     total, reason = (None, fault) if fault else prediction.fit(_points(rows, "total_s"), floor_s_per_byte)
-    if total is not None and squeezed and max(squeezed) - min(squeezed) > ALIKE:
+    if total is not None and not whole and squeezed and max(squeezed) - min(squeezed) > ALIKE:
         total, reason = None, "the trees do not compress alike, so that bytes of one are not bytes of the other"
     if total is None:
         shapes = {(row["dataset"].get("files"), row["dataset"].get("bytes")) for row in rows}
@@ -474,6 +477,16 @@ def _model(
         reason="",
         forecasts=tuple(forecasts),
     )
+
+
+def _sends_whole(rows: Iterable[Row]) -> bool:
+    """Whether no run sent fewer bytes than the files have, as far as that was counted: it does not compress."""
+    counted = [
+        (row["wire"]["tx_bytes"], row["dataset"]["bytes"] - (row["dataset"].get("linked_bytes") or 0))
+        for row in rows
+        if row["wire"].get("tx_bytes") is not None and row["dataset"].get("bytes") is not None
+    ]
+    return bool(counted) and all(sent >= size for sent, size in counted)
 
 
 def _points(rows: Iterable[Row], key: str) -> list[prediction.Point]:

@@ -363,7 +363,7 @@ def test_a_login_that_hangs_is_given_up(programs: Programs, monkeypatch: pytest.
     with pytest.raises(Ended) as ended:
         hanging.open()
     hanging.close()
-    assert ended.value.status == "timeout"
+    assert ended.value.status == "unreachable"
     assert time.monotonic() - start < 5
     assert hanging._process.returncode == -15
 

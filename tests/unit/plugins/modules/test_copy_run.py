@@ -229,6 +229,22 @@ def test_a_tree_larger_than_memory_is_not_read_in_vain(
     assert len(read) == reads
 
 
+@pytest.mark.parametrize(("lost", "status"), [(None, "timeout"), ("gone", "unreachable")])
+def test_a_copy_that_the_network_left_hanging_is_no_timeout_of_the_method(
+    run_module: Run, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, lost: str | None, status: str
+) -> None:
+    run_stages = _copy.Run._run_stages
+
+    def hanging(run: _copy.Run, *args: Any) -> _copy.Measured:
+        ended = lost and _copy.Ended("unreachable", lost)
+        return run_stages(run, *args)._replace(finished=False, lost=ended)
+
+    monkeypatch.setattr(_copy.Run, "_run_stages", hanging)
+    record = run_module(tar_ssh, **options)["record"]
+    assert record["status"] == status
+    assert ("does not answer" in record["message"]) is (lost is not None)
+
+
 def test_lost_bytes_of_a_stream_are_noticed_though_all_exit_0(
     run_module: Run, options: dict[str, Any], programs: Programs
 ) -> None:

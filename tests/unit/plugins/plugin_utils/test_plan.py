@@ -342,6 +342,7 @@ def test_no_links_shows_an_example_of_five_lines() -> None:
         ({"precision": 0}, "precision must be a number above 0"),
         ({"precision": "5"}, "precision must be a share below 1 (0.05 is 5 %), but is 5."),
         ({"replica": 0}, "replica must be auto, true or false, but is 0."),
+        ({"budget_minutes": 5}, "only ends blocks that are added: set bulkcopy_max_blocks above 3"),
         ({"budget_minutes": "soon"}, "budget_minutes must be a number above 0"),
         ({"datasets": [{"name": "x"}]}, "dataset x: give a shape (small, large, tree, empty)"),
         ({"datasets": [{"name": "x", "shape": "smal"}]}, "the shape 'smal' is unknown; known are small, large, tree"),

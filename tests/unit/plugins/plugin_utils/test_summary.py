@@ -292,6 +292,16 @@ def test_no_model_is_faster_than_the_link_with_data_that_does_not_compress() -> 
         assert model.c_s_per_byte == pytest.approx(1 / rate)
 
 
+def test_what_trees_compress_to_is_nothing_to_a_method_that_sends_them_whole() -> None:
+    plan, rows = shaped()
+    for cell, row in zip(plan.cells, rows, strict=True):
+        row["dataset"]["compressibility"] = 0.3 if cell.dataset == "c" else 1.0
+        row["wire"]["tx_bytes"] = row["dataset"]["bytes"] * (0.5 if cell.label == "two" else 1.05)
+    one, two, _three = summaries.summarise("c", "p", plan, rows, {"l": {"ceiling_Bps": 10e6}}).links[0].models
+    assert (one.reason, one.c_s_per_byte) == ("", pytest.approx(1 / 10e6))
+    assert two.reason.startswith("the trees do not compress alike")
+
+
 def test_no_model_from_trees_that_do_not_compress_alike() -> None:
     plan, rows = shaped()
     for cell, row in zip(plan.cells, rows, strict=True):
