@@ -211,8 +211,17 @@ def summarise(
             if cell.link == link.name and not cell.warmup:
                 groups.setdefault(blocks.group_of(cell), []).append(cell)
         order = {dataset.name: number for number, dataset in enumerate(plan.datasets)}
+        fixed_s = _fixed_costs(plan, groups, by_id)
         results = tuple(
-            _result(plan, group, groups[group], by_id, facts, allow_cleartext, (stops or {}).get(group))
+            _result(
+                plan,
+                group,
+                groups[group],
+                by_id,
+                {**facts, "fixed_s": fixed_s},
+                allow_cleartext,
+                (stops or {}).get(group),
+            )
             for group in sorted(groups, key=lambda group: order[group.dataset])
         )
         links.append(
@@ -353,7 +362,7 @@ def _ranked(
     throughput_Bps = sizes[0] / item.median_s if sizes else None  # noqa: N806
     ceiling_Bps = facts.get("ceiling_Bps")  # noqa: N806
     durable = [float(row["durable_s"]) for row in ok if row.get("durable_s") is not None]
-    limiter, why = limits.limiter(limits.evidence(ok, _best_login(facts)))
+    limiter, why = limits.limiter(limits.evidence(ok, _best_login(facts, method.label)))
     return MethodResult(
         label=method.label,
         module=method.module,
@@ -381,10 +390,20 @@ def _ranked(
     )
 
 
-def _best_login(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The link with the quicker of the logins before and after the runs: what kept the other back is not known."""
-    known = [facts[key] for key in ("connect_s", "connect_end_s") if facts.get(key) is not None]
-    return {**facts, "connect_s": min(known, default=None)}
+def _best_login(facts: Mapping[str, Any], label: str) -> dict[str, Any]:
+    """The link with the least that a login of this method can have taken: of those before and after the runs, and of its
+    copies of nothing. What kept the others back is not known."""
+    known = [facts.get("connect_s"), facts.get("connect_end_s"), facts["fixed_s"].get(label)]
+    return {**facts, "connect_s": min((seconds for seconds in known if seconds is not None), default=None)}
+
+
+def _fixed_costs(
+    plan: Plan, groups: Mapping[blocks.Group, Sequence[Cell]], by_id: Mapping[str, Row]
+) -> dict[str, float]:
+    """By label: what a copy of nothing took, the median in seconds, where it was measured."""
+    cells = next((cells for group, cells in groups.items() if group.scenario == EMPTY), ())
+    ranked = blocks.ranked_times(blocks.rows_of(plan, cells, by_id))
+    return {label: statistics.median(times.values()) for label, times in ranked.items()}
 
 
 def _disqualified(method: Method, rows: Sequence[tuple[Cell, Row]], planned: int, exact: bool) -> MethodResult:

@@ -241,6 +241,21 @@ def test_an_empty_tree_recommends_nothing() -> None:
     assert {method.throughput_Bps for method in empty.methods} == {None}
 
 
+def test_a_copy_of_nothing_tells_what_a_login_takes() -> None:
+    """10 MB in 1.2 s on a link of 10 MB/s: with a login of 0.1 s it is not the link that limits, with one of 0.4 s it is."""
+    plan, rows = campaign(lambda label, block: 1.2, scenarios=["full", "empty"])
+    for fixed_s, limiter in ((0.05, None), (0.4, "link")):
+        for row in rows:
+            size = 0 if row["scenario"] == "empty" else 10_000_000
+            row["dataset"].update(files=1, bytes=size)
+            row["method"]["streams"] = 1
+            row["stages"] = [{"end": "source", "argv": ["/usr/bin/ssh", "h"], "user_s": 0.1, "system_s": 0.0}]
+            row["total_s"] = 1.2 if size else fixed_s
+        facts = {"l": {"ceiling_Bps": 10e6, "connect_s": 0.4}}
+        full = summaries.summarise("c", "p", plan, rows, facts).links[0].results[0]
+        assert {method.limiter for method in full.methods} == {limiter}
+
+
 def test_blocks_that_were_not_needed_are_not_missing() -> None:
     plan, rows = campaign(lambda label, block: WAVE[block % 3], blocks=3, max_blocks=5)
     made = {cell.run_id for cell in plan.cells if cell.block <= 4}
