@@ -256,36 +256,45 @@ def test_a_killed_campaign_goes_on_where_it_stopped(nothing_left: None, play: Pl
     assert [row["run_id"] for row in done if row["status"] == "ok"] == [cell["run_id"] for cell in planned]
 
 
-def test_blocks_are_added_only_while_intervals_are_wide(nothing_left: None, play: Play, tmp_path: Path) -> None:
-    """A precision that any interval has, and one that none has; and the empty tree beside."""
-    for precision, blocks, why in ((1000, 2, "every interval is within"), (1e-9, 3, "the cap of 3 blocks is reached")):
-        results = tmp_path / str(blocks)
-        played = play(
-            "playbooks/benchmark.yml",
-            bulkcopy_results_dir=str(results),
-            bulkcopy_datasets=TINY[:1],
-            bulkcopy_methods=["tar|ssh", "tar|nc"],
-            bulkcopy_blocks=2,
-            bulkcopy_max_blocks=3,
-            bulkcopy_precision=precision,
-            bulkcopy_scenarios=["full", "empty"],
-            bulkcopy_warmups=0,
-            bulkcopy_ceiling_s=0,
-        )
-        assert played.returncode == 0, played.stdout
-        rows = rows_of(results / "latest")
-        assert len(rows) == 2 * 2 * 2 * blocks  # links, scenarios, methods
-        assert {row["status"] for row in rows} == {"ok"}
-        for link in json.loads((results / "latest/summary.json").read_text())["links"]:
-            assert link["ceiling_Bps"] is None
-            full, empty = link["results"]
-            assert full["stopped"].startswith(why)
-            assert (empty["scenario"], empty["recommended"]) == ("empty", None)
-            assert {method["n"] for method in full["methods"] + empty["methods"]} == {blocks}
-            by_label = {method["label"]: method["median_s"] for method in empty["methods"]}
-            assert 0 < by_label["tar|nc"] < by_label["tar|ssh"]
-        if blocks == 2:
-            assert "lan-1g small: 2 blocks: every interval is within" in played.stdout
+@pytest.mark.parametrize(
+    ("precision", "scenarios", "blocks", "why"),
+    [
+        (0.99, ["full"], 3, "every interval is within 99 %"),
+        (1e-9, ["full", "empty"], 4, "the cap of 4 blocks is reached"),
+    ],
+)
+def test_blocks_are_added_only_while_intervals_are_wide(
+    nothing_left: None, play: Play, tmp_path: Path, precision: float, scenarios: list[str], blocks: int, why: str
+) -> None:
+    """A precision that any three blocks of a slow link have, and one that none have."""
+    links = yaml.safe_load((REPOSITORY / "inventory/group_vars/all.yml").read_text())["bulkcopy_links"]
+    played = play(
+        "playbooks/benchmark.yml",
+        bulkcopy_results_dir=str(tmp_path),
+        bulkcopy_links=links[:1],
+        bulkcopy_datasets=[{"name": "large", "scale": 0.005}],
+        bulkcopy_methods=["tar|ssh", "tar|nc"],
+        bulkcopy_blocks=3,
+        bulkcopy_max_blocks=4,
+        bulkcopy_precision=precision,
+        bulkcopy_scenarios=scenarios,
+        bulkcopy_warmups=0,
+        bulkcopy_ceiling_s=0,
+    )
+    assert played.returncode == 0, played.stdout
+    rows = rows_of(tmp_path / "latest")
+    assert len(rows) == len(scenarios) * 2 * blocks
+    assert {row["status"] for row in rows} == {"ok"}
+    (link,) = json.loads((tmp_path / "latest/summary.json").read_text())["links"]
+    assert link["ceiling_Bps"] is None
+    full, *empty = link["results"]
+    assert full["stopped"].startswith(why)
+    assert ("lan-100m large: 3 blocks: every interval is within 99 %" in played.stdout) is (blocks == 3)
+    for result in empty:
+        assert (result["scenario"], result["recommended"]) == ("empty", None)
+        by_label = {method["label"]: method["median_s"] for method in result["methods"]}
+        assert 0 < by_label["tar|nc"] < by_label["tar|ssh"]
+    assert {method["n"] for result in link["results"] for method in result["methods"]} == {blocks}
 
 
 @pytest.fixture
