@@ -49,8 +49,11 @@ LINK_SHARE = 0.9
 WINDOW_BYTES = 2 * 1024 * 1024
 #: Share of a window per round trip from which the window is full; above the other one it is not a window of this size.
 WINDOW_SHARE, WINDOW_EXCESS = 0.7, 1.1
-#: Share of the copying time for which a program that runs on one processor must have been busy.
-BUSY_SHARE = 0.85
+#: Share of the copying time for which a program that runs on one processor must have been busy: it waits now and then,
+#: for its neighbours in the pipeline and for a processor.
+BUSY_SHARE = 0.75
+#: What is busy for more than this may well be what limits, so that nothing else is blamed for want of a better reason.
+SUSPECT_SHARE = 0.5
 #: Share of what the target took that the cipher must be, by what it took at the source, to be what keeps it busy.
 CIPHER_SHARE = 0.5
 #: Share of all processors of an end from which it has none to spare.
@@ -333,6 +336,9 @@ def _disk(evidence: Evidence, _copying_s: float) -> Found:
 
 def _small_files(evidence: Evidence, copying_s: float) -> Found:
     if not evidence.small_files or evidence.files is None or evidence.bytes is None:
+        return None
+    suspect = _busiest(evidence, copying_s, lambda stage: stage.work != OTHER)
+    if suspect is not None and suspect[0] > SUSPECT_SHARE:
         return None
     mean = evidence.bytes / evidence.files
     return PER_FILE_LATENCY, (
