@@ -502,12 +502,12 @@ class Run:
         """Run the stages at both ends between two readings of the counters, and write down what that gave."""
         measured = self._run_stages(commands, port, target, tree)
         far = None if measured.counted is None else _carried_there(measured.counted)
-        times = [quiet]
-        if _counters.wire(measured.carried, far, times) != _counters.wire(measured.carried, far):
+        wire = _counters.wire(measured.carried, far, [quiet])
+        if wire != _counters.wire(measured.carried, far):
             # Something flowed before the copy: only what still does is no burst.
             with contextlib.suppress(Ended):
-                times.append(self._in_quiet(target, lambda: None))
-        self._write_down(measured, same_kernel, _counters.wire(measured.carried, far, times))
+                wire = _counters.wire(measured.carried, far, [quiet, self._in_quiet(target, lambda: None)])
+        self._write_down(measured, same_kernel, wire)
         lost = measured.lost
         if not measured.finished:
             raise Ended(

@@ -33,14 +33,10 @@ def escape(text: str) -> str:
     return html.escape(wording.plain(text).replace("\n", " "))
 
 
-def ranked(result: Result) -> list[MethodResult]:
-    return [method for method in result.methods if method.verdict != DISQUALIFIED]
-
-
 def ratios(result: Result, ident: str) -> str:
     """Dots at the ratio to the best with whiskers for the interval, on a logarithmic axis from 1, and a dashed line at
     the ratio up to which a method counts as fast as the best. Empty where fewer than two methods were compared."""
-    methods = ranked(result)
+    methods = wording.ranked(result)
     known = [method.ratio_to_best for method in methods if method.ratio_to_best is not None]
     if len(known) < 2:
         return ""
@@ -85,7 +81,7 @@ def ratios(result: Result, ident: str) -> str:
 def throughputs(result: Result, ceiling_Bps: float | None, ident: str) -> str:  # noqa: N803
     """Bars of throughput in MB/s, outlined for clear text, and a dashed line at the link's ceiling. Empty where no
     throughput is known."""
-    methods = ranked(result)
+    methods = wording.ranked(result)
     known = [method.throughput_Bps / 1e6 for method in methods if method.throughput_Bps is not None]
     if not known:
         return ""
@@ -115,7 +111,7 @@ def throughputs(result: Result, ceiling_Bps: float | None, ident: str) -> str:  
 def cpus(result: Result, ident: str) -> str:
     """Two bars a method: CPU time at the source and below it at the target, in per cent of one core. Empty where
     neither is known."""
-    methods = ranked(result)
+    methods = wording.ranked(result)
     known = [value for method in methods for value in method.cpu_percent.values() if value is not None]
     if not known:
         return ""
@@ -130,7 +126,7 @@ def cpus(result: Result, ident: str) -> str:
             if value is not None:
                 marks.append(_bar(at(0), at(value), _middle(row) + top, 6, f"bar {end}"))
         parts.append(_group([f"{method.label}: {words[0]}", words[1]], marks))
-        parts.append(_value(row, " / ".join(wording.whole(method.cpu_percent[end]) for end in ("source", "target"))))
+        parts.append(_value(row, wording.cpu(method)))
     if max(known) > 100:
         parts.append(_reference(at(100), "one core", len(methods), "start"))
     return _svg(

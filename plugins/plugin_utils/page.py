@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import charts, wording
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.charts import escape, ranked
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.charts import escape
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import EMPTY
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import DISQUALIFIED
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.summary import LinkResult, MethodResult, Result, Summary
@@ -201,7 +201,7 @@ def _answer(result: Result, ident: str) -> str:
     )
     if result.recommended is None:
         return f"{tree}<td>no recommendation</td><td>{_sure(result)}</td><td>{escape(result.reason)}</td>"
-    chosen = next((method for method in result.methods if method.label == result.recommended), None)
+    chosen = wording.chosen(result)
     speed = ""
     if chosen and chosen.throughput_Bps is not None:
         speed = f"{wording.rate(chosen.throughput_Bps)} MB/s"
@@ -266,8 +266,8 @@ def _result(link: LinkResult, result: Result, ident: str) -> list[str]:
     if wording.nothing(result):
         return [*parts, f'<p class="notice">Not measured: {escape(wording.nothing(result))}</p>\n']
     advice = wording.advice_line(result)
-    parts.append(f'<p class="use">{_sure(result)}. {escape(advice[:1].upper() + advice[1:])}.</p>\n')
-    chosen = next((method for method in result.methods if method.label == result.recommended), None)
+    parts.append(f'<p class="use">{_sure(result)}. {escape(wording.capitalised(advice))}.</p>\n')
+    chosen = wording.chosen(result)
     if chosen:
         parts.append(f"<p>{_module(chosen)}</p>\n")
     parts += _charts(link, result, ident)
@@ -275,7 +275,7 @@ def _result(link: LinkResult, result: Result, ident: str) -> list[str]:
     parts.append(_list(wording.notes(result)))
     parts.append(_limits(result))
     common, single = wording.split_flags(result)
-    of = {flag: ", ".join(m.label for m in ranked(result) if flag in m.flags) for flag in single}
+    of = {flag: ", ".join(m.label for m in wording.ranked(result) if flag in m.flags) for flag in single}
     of |= dict.fromkeys(common, "all methods")
     parts.append(
         _flags([*((flag, "") for flag in result.flags), *sorted(of.items())], marks=wording.flag_marks(result))
@@ -336,7 +336,7 @@ def _table(result: Result) -> str:
         ("flags", False),
     ]
     rows = []
-    for rank, method in enumerate(ranked(result), 1):
+    for rank, method in enumerate(wording.ranked(result), 1):
         cells = [
             f"<td>{wording.ratio(method, wording.EN_DASH)}</td>",
             f"<td>{escape(method.verdict)}</td>",
@@ -347,7 +347,7 @@ def _table(result: Result) -> str:
             _figure_cell(wording.seconds(method.durable_s)),
             _figure_cell(wording.rate(method.throughput_Bps)),
             _figure_cell(wording.percent(method.efficiency)),
-            _figure_cell(" / ".join(wording.whole(method.cpu_percent[end]) for end in ("source", "target"))),
+            _figure_cell(wording.cpu(method)),
             _figure_cell(" / ".join(_significant(method.cpu_s_per_GB[end]) for end in ("source", "target"))),
             _figure_cell(str(method.n)),
             f"<td>{' '.join(marks[flag] for flag in method.flags if flag in marks)}</td>",
@@ -391,7 +391,7 @@ def _wide(name: str, head: Iterable[tuple[str, bool]], rows: Iterable[str]) -> s
 
 
 def _limits(result: Result) -> str:
-    limited = [method for method in ranked(result) if method.limiter]
+    limited = [method for method in wording.ranked(result) if method.limiter]
     if not limited:
         return ""
     by_reason: dict[tuple[str, str], list[str]] = {}
@@ -457,19 +457,14 @@ def _models(link: LinkResult) -> list[str]:
         "<section>\n<h3>What a copy takes, and what more would take</h3>\n<p>Fitted over the trees above: fixed seconds, "
         "milliseconds per file, and bytes at a rate in MB/s. The typical error is that of the fit.</p>\n"
     ]
-    rows, without = [], []
-    for model in link.models:
-        cells = wording.model_cells(model)
-        if cells is None:
-            without.append(f"{model.label}: no model: {model.reason}")
-        else:
-            rows.append(f"<tr>{_name_cell(cells[0])}{''.join(map(_figure_cell, cells[1:]))}</tr>")
-    if rows:
+    fitted, without = wording.model_rows(link.models)
+    if fitted:
+        rows = [f"<tr>{_name_cell(label)}{''.join(map(_figure_cell, figures))}</tr>" for label, *figures in fitted]
         head = [(title, place > 0) for place, title in enumerate(wording.MODEL_HEAD)]
         parts.append(_wide("Models", head, rows))
     parts.append(_list(without))
     for title, forecasts in wording.forecasts(link.models, f" {wording.EN_DASH} "):
-        parts.append(f"<h4>{escape(title[:1].upper() + title[1:])}</h4>\n")
+        parts.append(f"<h4>{escape(wording.capitalised(title))}</h4>\n")
         lines = [
             f"<tr>{_name_cell(label)}{''.join(f'<td>{escape(x)}</td>' for x in cells)}</tr>"
             for label, *cells in forecasts

@@ -89,7 +89,7 @@ def _table_lines(result: Result, width: int) -> list[str]:
         return [f"not measured: {wording.nothing(result)}"]
     common, _single = wording.split_flags(result)
     marks = wording.flag_marks(result)
-    ranked = [method for method in result.methods if method.verdict != DISQUALIFIED]
+    ranked = wording.ranked(result)
     rows = [
         [
             str(rank),
@@ -98,7 +98,7 @@ def _table_lines(result: Result, width: int) -> list[str]:
             wording.rate(method.throughput_Bps),
             wording.percent(method.efficiency),
             wording.ratio(method),
-            _cpu(method),
+            wording.cpu(method, "/"),
             wording.yes_no(method.encrypted),
             method.verdict,
             _limiter(method),
@@ -142,12 +142,13 @@ def _padded(text: str, size: int, align: str) -> str:
 
 def _notes(result: Result) -> list[str]:
     notes = wording.notes(result)
-    chosen = next((method for method in result.methods if method.label == result.recommended), None)
+    chosen = wording.chosen(result)
     if chosen and chosen.limiter and chosen.limiter_reason:
         notes.append(wording.limit_line(chosen))
-    runs = {method.n for method in result.methods if method.verdict != DISQUALIFIED}
+    ranked = wording.ranked(result)
+    runs = {method.n for method in ranked}
     if len(runs) > 1:
-        fewer = [m for m in result.methods if m.verdict != DISQUALIFIED and m.n < max(runs)]
+        fewer = [method for method in ranked if method.n < max(runs)]
         notes.append(f"{max(runs)} runs each, fewer of " + ", ".join(f"{m.label} ({m.n})" for m in fewer))
     return notes
 
@@ -171,10 +172,10 @@ def _model_lines(link: LinkResult) -> list[str]:
     if not link.models:
         return []
     lines = ["", "what a copy takes: fixed s + ms per file + bytes at MB/s, fitted over the trees above"]
-    fitted = [cells for model in link.models if (cells := wording.model_cells(model))]
+    fitted, without = wording.model_rows(link.models)
     if fitted:
         lines += _plain_table(wording.MODEL_HEAD, fitted, "<>>>>>")
-    lines += [f"  {model.label}: no model: {model.reason}" for model in link.models if not wording.model_cells(model)]
+    lines += [f"  {sentence}" for sentence in without]
     for title, forecasts in wording.forecasts(link.models):
         lines += ["", title, *_plain_table(wording.FORECAST_HEAD, forecasts, "<<<")]
     return lines
@@ -195,10 +196,6 @@ def _limiter(method: MethodResult) -> str:
     if method.limiter is None:
         return wording.NONE
     return wording.cut(_SHORT_LIMITERS.get(method.limiter, method.limiter), _LIMITER_WIDTH)
-
-
-def _cpu(method: MethodResult, separator: str = "/") -> str:
-    return separator.join(wording.whole(method.cpu_percent[end]) for end in ("source", "target"))
 
 
 def markdown(summary: Summary) -> str:
@@ -244,7 +241,7 @@ def _md_result(result: Result) -> list[str]:
             wording.rate(method.throughput_Bps),
             wording.percent(method.efficiency),
             wording.ratio(method),
-            _cpu(method, " / "),
+            wording.cpu(method),
             wording.yes_no(method.encrypted),
         )
         rows.append(
@@ -278,7 +275,7 @@ def _md_result(result: Result) -> list[str]:
     common, single = wording.split_flags(result)
     flags = [wording.flag_line(flag) for flag in [*common, *single, *result.flags]]
     lines += _md_list([*wording.notes(result), *limits, *flags])
-    return [*lines, "", f"**{_md(_upper(wording.advice_line(result)))}**"]
+    return [*lines, "", f"**{_md(wording.capitalised(wording.advice_line(result)))}**"]
 
 
 def _time_or_fault(method: MethodResult) -> str:
@@ -291,12 +288,12 @@ def _md_models(link: LinkResult) -> list[str]:
     if not link.models:
         return []
     lines = ["", "### What a copy takes: fixed s + ms per file + bytes at MB/s, fitted over the trees above"]
-    fitted = [cells for model in link.models if (cells := wording.model_cells(model))]
+    fitted, without = wording.model_rows(link.models)
     if fitted:
         lines += ["", *_md_table(wording.MODEL_HEAD, "-:::::", fitted)]
-    lines += _md_list([f"{m.label}: no model: {m.reason}" for m in link.models if not wording.model_cells(m)])
+    lines += _md_list(without)
     for title, forecasts in wording.forecasts(link.models):
-        lines += ["", f"### {_md(_upper(title))}", "", *_md_table(wording.FORECAST_HEAD, "---", forecasts)]
+        lines += ["", f"### {_md(wording.capitalised(title))}", "", *_md_table(wording.FORECAST_HEAD, "---", forecasts)]
     return lines
 
 
@@ -311,10 +308,6 @@ def _md_table(head: Sequence[str], aligns: str, rows: Iterable[Sequence[str]]) -
 
 def _md_list(sentences: Sequence[str]) -> list[str]:
     return ["", *(f"- {_md(sentence)}" for sentence in sentences)] if sentences else []
-
-
-def _upper(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _md(text: str) -> str:

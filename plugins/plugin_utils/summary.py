@@ -203,6 +203,7 @@ def summarise(
     long they would take."""
     by_id = {str(row["run_id"]): row for row in rows}
     cells = blocks.needed(plan.cells, stops or {})
+    order = {dataset.name: number for number, dataset in enumerate(plan.datasets)}
     links = []
     for link in plan.links:
         facts = link_facts.get(link.name, {})
@@ -210,7 +211,6 @@ def summarise(
         for cell in cells:
             if cell.link == link.name and not cell.warmup:
                 groups.setdefault(blocks.group_of(cell), []).append(cell)
-        order = {dataset.name: number for number, dataset in enumerate(plan.datasets)}
         fixed_s = _fixed_costs(plan, groups, by_id)
         results = tuple(
             _result(
@@ -379,15 +379,23 @@ def _ranked(
         verdict=item.verdict,
         provisional=not exact,
         reason=reason,
-        flags=tuple(
-            sorted({flag for row in ok for flag in row.get("flags") or ()} | ({OUTLIERS} if far_off else set()))
-        ),
-        encrypted=next((row["method"]["encrypted"] for row in ok), None),
+        flags=_flags(ok, *[OUTLIERS] * bool(far_off)),
+        encrypted=_encrypted(ok),
         durable_s=statistics.median(durable) if durable else None,
         limiter=limiter,
         limiter_reason=why,
         outliers=far_off,
     )
+
+
+def _flags(rows: Iterable[Row], *more: str) -> tuple[str, ...]:
+    """The flags of all rows, and others that hold of them together."""
+    return tuple(sorted({*more, *(flag for row in rows for flag in row.get("flags") or ())}))
+
+
+def _encrypted(rows: Iterable[Row]) -> bool | None:
+    """Whether the method's payload crosses encrypted, as its runs that ended ok say; null where none did."""
+    return next((row["method"]["encrypted"] for row in rows if row["status"] == "ok"), None)
 
 
 def _best_login(facts: Mapping[str, Any], label: str) -> dict[str, Any]:
@@ -425,8 +433,8 @@ def _disqualified(method: Method, rows: Sequence[tuple[Cell, Row]], planned: int
         verdict=DISQUALIFIED,
         provisional=not exact,
         reason=blocks.fault(rows) or _absent(group, planned),
-        flags=tuple(sorted({flag for row in group for flag in row.get("flags") or ()})),
-        encrypted=next((row["method"]["encrypted"] for row in group if row["status"] == "ok"), None),
+        flags=_flags(group),
+        encrypted=_encrypted(group),
     )
 
 
@@ -569,9 +577,10 @@ def _sum(values: Iterable[float | None]) -> float | None:
 def missing(plan: Plan, by_id: Mapping[str, Row], stops: blocks.Stops | None = None) -> list[str]:
     """What was planned and did not end C(ok): a link as a whole where none of its runs did, else by method. A block that
     was found not to be needed (C(stops)) is not missing."""
+    wanted = blocks.needed(plan.cells, stops or {})
     sentences = []
     for link in plan.links:
-        cells = [cell for cell in blocks.needed(plan.cells, stops or {}) if cell.link == link.name]
+        cells = [cell for cell in wanted if cell.link == link.name]
         bad = [(cell, by_id.get(cell.run_id)) for cell in cells]
         bad = [(cell, row) for cell, row in bad if row is None or row["status"] != "ok"]
         if len(bad) == len(cells):

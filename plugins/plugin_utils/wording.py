@@ -71,11 +71,26 @@ def flag_line(flag: str) -> str:
     return f"{flag}: {FLAGS[flag]}" if flag in FLAGS else flag
 
 
+def ranked(result: Result) -> list[MethodResult]:
+    """The methods that were compared, in their order."""
+    return [method for method in result.methods if method.verdict != DISQUALIFIED]
+
+
+def chosen(result: Result) -> MethodResult | None:
+    """The recommended method; null where there is none."""
+    return next((method for method in result.methods if method.label == result.recommended), None)
+
+
+def capitalised(text: str) -> str:
+    """The text with its first letter large; the others stay as they are."""
+    return text[:1].upper() + text[1:]
+
+
 def split_flags(result: Result) -> tuple[list[str], list[str]]:
     """The flags that all ranked methods have, where there are two or more, and those that only some have."""
-    ranked = [set(method.flags) for method in result.methods if method.verdict != DISQUALIFIED]
-    common = set.intersection(*ranked) if len(ranked) > 1 else set()
-    return sorted(common), sorted(set().union(*ranked) - common)
+    each = [set(method.flags) for method in ranked(result)]
+    common = set.intersection(*each) if len(each) > 1 else set()
+    return sorted(common), sorted(set().union(*each) - common)
 
 
 def flag_marks(result: Result) -> dict[str, str]:
@@ -150,6 +165,11 @@ def ratio(method: MethodResult, dash: str = "-") -> str:
 def ratio_interval(method: MethodResult) -> tuple[float, float] | None:
     """Null also for the best itself, whose ratio is 1 by definition."""
     return None if method.ratio_ci == (1.0, 1.0) else method.ratio_ci
+
+
+def cpu(method: MethodResult, separator: str = " / ") -> str:
+    """CPU time at source and target, in per cent of one core."""
+    return separator.join(whole(method.cpu_percent[end]) for end in ("source", "target"))
 
 
 def yes_no(value: bool | None) -> str:
@@ -378,6 +398,13 @@ def model_cells(model: Model) -> tuple[str, ...] | None:
         UNKNOWN if model.residual is None else f"{100 * model.residual:.1f} %",
         str(model.shapes),
     )
+
+
+def model_rows(models: Sequence[Model]) -> tuple[list[tuple[str, ...]], list[str]]:
+    """The lines below L(MODEL_HEAD), and a sentence for each model that has no figures."""
+    cells = [(model, model_cells(model)) for model in models]
+    without = [f"{model.label}: no model: {model.reason}" for model, found in cells if found is None]
+    return [found for _model, found in cells if found is not None], without
 
 
 def forecasts(models: Sequence[Model], dash: str = " - ") -> list[tuple[str, list[tuple[str, ...]]]]:
