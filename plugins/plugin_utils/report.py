@@ -300,7 +300,7 @@ def _md_models(link: LinkResult) -> list[str]:
 def _md_table(head: Sequence[str], aligns: str, rows: Iterable[Sequence[str]]) -> list[str]:
     """C(aligns): a colon for each column of figures, else a hyphen."""
     return [
-        f"| {' | '.join(head)} |",
+        f"| {' | '.join(map(_md, head))} |",
         f"|{'|'.join('--:' if align == ':' else '---' for align in aligns)}|",
         *(f"| {' | '.join(map(_md, row))} |" for row in rows),
     ]

@@ -49,10 +49,11 @@ def test_what_is_not_known_of_a_host_is_left_out() -> None:
 
 
 def test_hosts_and_software_stand_in_the_reports() -> None:
-    link = samples.link(samples.result(samples.method("scp")), fingerprints={"source": FINGERPRINT})
+    link = samples.link(samples.result(samples.method("scp")), source="lab_a", fingerprints={"source": FINGERPRINT})
     software = {"linkops.bulkcopy": "0.1.0", "ansible_core": "2.19.14", "controller": None}
     summary = dataclasses.replace(samples.summary(link), seed=7, software=software)
     text = report.markdown(summary)
+    assert "|  | source lab\\_a | target " in text
     assert "| disk | ext4, virtio, 81.7 GB free, mounted rw,relatime | ? |" in text
     assert "Made with linkops.bulkcopy 0.1.0, ansible\\_core 2.19.14, seed 7." in text
     shown = page.html(summary)
