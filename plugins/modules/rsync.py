@@ -18,6 +18,7 @@ extends_documentation_fragment:
   - linkops.bulkcopy.connection
   - linkops.bulkcopy.copy
   - linkops.bulkcopy.copy.ssh_compression
+  - linkops.bulkcopy.copy.streams
 attributes:
   check_mode:
     support: full
@@ -106,9 +107,9 @@ record:
 
 import re
 
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _tree
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import Commands, CopyMethod, Job, run_copy
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import SSH_COMPRESSION_OPTION
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _streams, _tree
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import Commands, CopyMethod, Job, Stream, run_copy
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import SSH_COMPRESSION_OPTION, SSH_WINDOW_BYTES
 
 
 def remote_shell(argv: list[str]) -> str:
@@ -116,6 +117,11 @@ def remote_shell(argv: list[str]) -> str:
     return " ".join(
         "'" + word.replace("'", "''") + "'" if re.search(r"[\s'\"]", word) or not word else word for word in argv
     )
+
+
+#: What one core sends, in bytes a second, as it is and compressed with zlib.
+_RSYNC_BPS = 200e6
+_RSYNC_Z_BPS = 25e6
 
 
 class Rsync(CopyMethod):
@@ -128,7 +134,10 @@ class Rsync(CopyMethod):
         words = ["rsync", "-az" if self.params["compress"] else "-a"]
         if self.params["ssh_compression"]:
             words.append("-e 'ssh -C'")
-        return " ".join(words + self.params["extra_args"])
+        return " ".join(words + self.params["extra_args"]) + _streams.label(self.params)
+
+    def mistake(self) -> str | None:
+        return _streams.mistake(self.params)
 
     def losses(self) -> frozenset[str]:
         keeps_links = any(re.match(r"-[A-Za-z]*H|--hard-links$", word) for word in self.params["extra_args"])
@@ -136,20 +145,38 @@ class Rsync(CopyMethod):
 
     def commands(self, job: Job) -> Commands:
         job.target.program("rsync")
+        compresses = job.params["compress"] or job.params["ssh_compression"]
+        planned = _streams.plan(job, _RSYNC_Z_BPS if compresses else _RSYNC_BPS, SSH_WINDOW_BYTES, split=False)
+        if planned is None:
+            return Commands([Stream([self._argv(job, [])])], cwd=job.src)
+        streams = [
+            # Directories are given their attributes at the very end, and no stream may close one to the others.
+            Stream(
+                [
+                    self._argv(
+                        job, [f"--files-from={_streams.write_list(job, number, part)}", "--from0", "--no-implied-dirs"]
+                    )
+                ]
+            )
+            for number, part in enumerate(planned.parts)
+        ]
+        return Commands(streams, cwd=job.src, settled=planned.settled, planned_s=planned.took_s)
+
+    def _argv(self, job: Job, more: list[str]) -> list[str]:
         ssh = [job.source.program("ssh"), *job.ssh.flags(job.params["ssh_compression"])]
-        argv = [
+        return [
             job.source.program("rsync"),
             "-az" if job.params["compress"] else "-a",
             # The destination's name goes through rsync's own channel, not through a remote shell.
             "-s",
             *job.params["extra_args"],
+            *more,
             "-e",
             remote_shell(ssh),
             "--",
             "./",
             "{}:{}/".format(job.ssh.operand_host, job.dest.rstrip("/")),
         ]
-        return Commands([argv], [], cwd=job.src)
 
 
 def main() -> None:
@@ -159,6 +186,7 @@ def main() -> None:
             "compress": {"type": "bool", "default": False},
             "ssh_compression": SSH_COMPRESSION_OPTION,
             "extra_args": {"type": "list", "elements": "str", "default": []},
+            **_streams.STREAM_OPTIONS,
         },
     )
 
