@@ -32,6 +32,7 @@ from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import (
     Ended,
     Ssh,
     Target,
+    ssh_mistake,
 )
 
 #: Options of every module that logs in to the target.
@@ -184,6 +185,8 @@ class CopyMethod:
     sessions = 1
     #: Whether the target's stages listen on a port of the link's address.
     listens = False
+    #: Whether it copies what a symbolic link leads to.
+    follows_symlinks = False
     #: Whether text printed by the target's login shell breaks it.
     needs_clean_shell = False
     #: Programs to look for at each end, found with one question; C(commands) says which are really needed.
@@ -243,6 +246,8 @@ class Run:
         self.source_name = self.params["source_name"] or socket.gethostname()
         self.target_name = self.params["target_name"] or self.params["address"]
         self.ssh = ssh_of(self.params)
+        #: The login of the method's own connections; our session is not compressed and has the link's cipher.
+        self.method_ssh = self.ssh.with_options(method.params)
         self.here = Host("source", self.source_name, _agent.which, _agent.ask, method.version_option)
         self.target: Target | None = None
         self.pipeline: Pipeline | None = None
@@ -292,6 +297,7 @@ class Run:
         if not os.path.isabs(params["dest"]):
             raise Ended("failed", "dest {} is not an absolute path".format(params["dest"]))
         self.here.look_up(["ssh", *self.method.source_programs])
+        self._refuse_unknown_algorithms()
         if not params["scratch"]:
             # Before the agent looks: the login that is measured here has then left the process table.
             self._measure_connection()
@@ -320,7 +326,7 @@ class Run:
         self._refuse_overlap(src, place, bool(same_kernel))
         before = self._scan(src, params["verify"] == _tree.SHA256 and params["cache"] != "as-is", self._known())
         self._describe_dataset(before)
-        if _tree.SYMLINKS in self.method.losses():
+        if self.method.follows_symlinks:
             self._refuse_symlink_loop(src, before)
         self._refuse_without_room(before, place["room"])
         tree = os.path.join(params["dest"], _agent.TREE) if params["scratch"] else params["dest"]
@@ -332,7 +338,7 @@ class Run:
             )
         port = target.request("free_port", address=params["address"])["port"] if self.method.listens else 0
         commands = self.method.commands(
-            Job(self.method.params, src, tree, self.ssh, self.here, there, port, self.private_dir)
+            Job(self.method.params, src, tree, self.method_ssh, self.here, there, port, self.private_dir)
         )
         self.record["method"]["versions"] = dict(
             self.here.versions(),
@@ -387,13 +393,34 @@ class Run:
 
     def _measure_connection(self) -> None:
         """What a login and a round trip cost, and what ssh agrees on: a campaign looks at these once a link instead."""
-        login = log_in(self.ssh, self.here.program("ssh"), bool(self.method.params.get("ssh_compression")))
+        login = log_in(self.method_ssh, self.here.program("ssh"))
+        self._refuse_what_the_server_lacks(login)
         self.record["link"].update(
             connect_s=login.seconds,
             rtt_ms=_counters.tcp_round_trip_ms(self.ssh.address, self.ssh.port or 22),
         )
         if self.method.encrypted and login.negotiated["cipher"] is not None:
             self.record["method"]["ssh"] = login.negotiated
+
+    def _refuse_unknown_algorithms(self) -> None:
+        """What the source's ssh has never heard of."""
+        for kind, name in (("cipher", self.method_ssh.cipher), ("mac", self.method_ssh.mac)):
+            known = self.here.ask([self.here.program("ssh"), "-Q", kind]).split() if name else []
+            if name and name not in known:
+                raise Ended(
+                    "unsupported",
+                    f"ssh on source {self.source_name} has no {kind} {name}: choose one that ssh -Q {kind} lists there: {', '.join(known)}",
+                )
+
+    def _refuse_what_the_server_lacks(self, login: Login) -> None:
+        found = re.search(r"no matching (cipher|MAC) found\. Their offer: (\S*)", login.said)
+        if found is not None:
+            kind, offer = found.groups()
+            raise Ended(
+                "unsupported",
+                f"the ssh server of target {self.target_name} refuses the {kind} that is asked for: choose one that it offers: "
+                + offer.replace(",", ", "),
+            )
 
     def _refuse_overlap(self, src: str, place: dict[str, Any], same_kernel: bool) -> None:
         """The two ends may be one filesystem under two addresses; then a copy must not feed on itself."""
@@ -681,6 +708,8 @@ class Run:
 
     def _blame(self, end: str, stage: dict[str, Any]) -> NoReturn:
         program, said = os.path.basename(stage["argv"][0]), " ".join(stage["stderr"].split())
+        if self.method_ssh.cipher or self.method_ssh.mac:
+            self._refuse_what_the_server_lacks(log_in(self.method_ssh, self.here.program("ssh")))
         if program == "ssh" and 0 < stage["rc"] < 128:
             # ssh ends as the command at its far end does.
             end, program = "target", "what ssh started"
@@ -774,20 +803,21 @@ def ssh_of(params: Mapping[str, Any]) -> Ssh:
 
 class Login(NamedTuple):
     """A login that did nothing: how long it took, null where it failed, and the cipher, MAC and compression towards the
-    target that were agreed on, null where ssh does not tell."""
+    target that were agreed on, null where ssh does not tell; and all that ssh said at C(LogLevel=DEBUG1)."""
 
     seconds: float | None
     negotiated: dict[str, str | None]
+    said: str
 
 
-def log_in(ssh: Ssh, program: str, compression: bool = False) -> Login:
+def log_in(ssh: Ssh, program: str) -> Login:
     """Log in with these settings, once."""
     # ssh takes the first value that it meets.
-    argv = [program, "-o", "LogLevel=DEBUG1", *ssh.argv(program, ["true"], compression)[1:]]
+    argv = [program, "-o", "LogLevel=DEBUG1", *ssh.argv(program, ["true"])[1:]]
     start = time.monotonic()
     done = _agent.ask(argv, CONNECT_TIMEOUT_S * 3.0)
     took_s = round(time.monotonic() - start, 6)
-    return Login(took_s if done["rc"] == 0 else None, negotiated(done["output"]))
+    return Login(took_s if done["rc"] == 0 else None, negotiated(done["output"]), done["output"])
 
 
 def negotiated(said: str) -> dict[str, str | None]:
@@ -822,7 +852,7 @@ def run_copy(method_class: Any, options: dict[str, dict[str, Any]]) -> None:
     module = AnsibleModule(argument_spec=dict(COPY_OPTIONS, **options), supports_check_mode=True)
     method_args = {name: module.params[name] for name in options}
     method = method_class(method_args)
-    mistake = method.mistake()
+    mistake = method.mistake() or ssh_mistake(method_args)
     if not 0 < module.params["timeout_s"] < float("inf"):
         mistake = "timeout_s {:g} is not a time: give seconds above 0".format(module.params["timeout_s"])
     if mistake:

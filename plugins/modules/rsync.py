@@ -17,7 +17,8 @@ extends_documentation_fragment:
   - linkops.bulkcopy.attributes
   - linkops.bulkcopy.connection
   - linkops.bulkcopy.copy
-  - linkops.bulkcopy.copy.ssh_compression
+  - linkops.bulkcopy.copy.ssh
+  - linkops.bulkcopy.copy.rsync
 attributes:
   check_mode:
     support: full
@@ -29,19 +30,6 @@ attributes:
     support: N/A
     details:
       - A copy is made and measured each time; a destination that holds something is refused.
-
-options:
-  compress:
-    description:
-      - Let rsync compress what it sends (C(rsync -z)).
-    type: bool
-    default: false
-  extra_args:
-    description:
-      - More arguments for rsync on the source, each one reaching it byte for byte; nothing is split or unquoted.
-    type: list
-    elements: str
-    default: []
 """
 
 EXAMPLES = r"""
@@ -52,6 +40,16 @@ EXAMPLES = r"""
     address: 198.18.1.2
     extra_args:
       - -HA
+  delegate_to: dc1-a
+
+- name: Compress with zstd and send whole files
+  linkops.bulkcopy.rsync:
+    src: /srv/release
+    dest: /srv/release-copy
+    address: 198.18.1.2
+    compress_choice: zstd
+    compress_level: 1
+    whole_file: true
   delegate_to: dc1-a
 """
 
@@ -106,9 +104,9 @@ record:
 
 import re
 
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _tree
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _rsync
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import Commands, CopyMethod, Job, run_copy
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import SSH_COMPRESSION_OPTION
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import SSH_OPTIONS, ssh_label
 
 
 def remote_shell(argv: list[str]) -> str:
@@ -125,24 +123,20 @@ class Rsync(CopyMethod):
     target_programs = ("rsync",)
 
     def label(self) -> str:
-        words = ["rsync", "-az" if self.params["compress"] else "-a"]
-        if self.params["ssh_compression"]:
-            words.append("-e 'ssh -C'")
-        return " ".join(words + self.params["extra_args"])
+        words = _rsync.label("rsync", self.params)
+        over = ssh_label(self.params)
+        return words if over == "ssh" else f"{words} -e '{over}'"
+
+    def mistake(self) -> str | None:
+        return _rsync.mistake(self.params)
 
     def losses(self) -> frozenset[str]:
-        keeps_links = any(re.match(r"-[A-Za-z]*H|--hard-links$", word) for word in self.params["extra_args"])
-        return frozenset() if keeps_links else frozenset([_tree.HARDLINKS])
+        return _rsync.losses(self.params)
 
     def commands(self, job: Job) -> Commands:
-        job.target.program("rsync")
-        ssh = [job.source.program("ssh"), *job.ssh.flags(job.params["ssh_compression"])]
+        ssh = [job.source.program("ssh"), *job.ssh.flags()]
         argv = [
-            job.source.program("rsync"),
-            "-az" if job.params["compress"] else "-a",
-            # The destination's name goes through rsync's own channel, not through a remote shell.
-            "-s",
-            *job.params["extra_args"],
+            *_rsync.arguments(job.params, job.source, job.target),
             "-e",
             remote_shell(ssh),
             "--",
@@ -153,14 +147,7 @@ class Rsync(CopyMethod):
 
 
 def main() -> None:
-    run_copy(
-        Rsync,
-        {
-            "compress": {"type": "bool", "default": False},
-            "ssh_compression": SSH_COMPRESSION_OPTION,
-            "extra_args": {"type": "list", "elements": "str", "default": []},
-        },
-    )
+    run_copy(Rsync, dict(_rsync.RSYNC_OPTIONS, **SSH_OPTIONS))
 
 
 if __name__ == "__main__":

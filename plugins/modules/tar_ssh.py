@@ -17,7 +17,7 @@ extends_documentation_fragment:
   - linkops.bulkcopy.attributes
   - linkops.bulkcopy.connection
   - linkops.bulkcopy.copy
-  - linkops.bulkcopy.copy.ssh_compression
+  - linkops.bulkcopy.copy.ssh
   - linkops.bulkcopy.copy.tar_compression
 attributes:
   check_mode:
@@ -95,7 +95,7 @@ record:
 
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _tar, _tree
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import Commands, CopyMethod, Job, run_copy
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import SSH_COMPRESSION_OPTION
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import SSH_OPTIONS, ssh_label
 
 
 class TarSsh(CopyMethod):
@@ -104,7 +104,7 @@ class TarSsh(CopyMethod):
     target_programs = ("tar", *_tar.COMPRESSORS)
 
     def label(self) -> str:
-        return _tar.label(self.params, "ssh -C" if self.params["ssh_compression"] else "ssh")
+        return _tar.label(self.params, ssh_label(self.params))
 
     def mistake(self) -> str | None:
         return _tar.bad_level(self.params)
@@ -115,12 +115,12 @@ class TarSsh(CopyMethod):
 
     def commands(self, job: Job) -> Commands:
         receive = _tar.extract(job.target, job.dest, job.params)
-        ssh = job.ssh.argv(job.source.program("ssh"), receive, job.params["ssh_compression"])
+        ssh = job.ssh.argv(job.source.program("ssh"), receive)
         return Commands([_tar.create(job.source, job.src), *_tar.compress(job.source, job.params), ssh], [])
 
 
 def main() -> None:
-    run_copy(TarSsh, dict(_tar.COMPRESSION_OPTIONS, ssh_compression=SSH_COMPRESSION_OPTION))
+    run_copy(TarSsh, dict(_tar.COMPRESSION_OPTIONS, **SSH_OPTIONS))
 
 
 if __name__ == "__main__":
