@@ -183,7 +183,7 @@ class Job:
 
     def module_args(self, scratch_token: str | None) -> dict[str, Any]:
         """The options of the copy module for this run."""
-        link, settings = self.link, self.plan.settings
+        link, settings, measured = self.link, self.plan.settings, self.link_state.get("link") or {}
         given: dict[str, Any] = {
             "src": self.tree.path,
             "dest": link.scratch_dir,
@@ -202,6 +202,8 @@ class Job:
             "verify": settings.verify,
             "cache": settings.cache,
             "manifest": self.tree.manifest,
+            "link_Bps": measured.get("ceiling_Bps"),
+            "link_stream_Bps": (measured.get("streams_Bps") or {}).get("1"),
         }
         args = {key: value for key, value in given.items() if value is not None}
         args.update(self.method.args)

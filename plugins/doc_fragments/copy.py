@@ -56,6 +56,15 @@ options:
       warm: The source has been read once, and at least 99 % of it is in memory.
       cold: Neither host holds the data in memory, of the source at most 1 %; needs root at both ends.
     default: as-is
+  link_Bps:
+    description:
+      - What the link carries, in bytes a second, for what adapts itself to it. A campaign fills in what it measured. By
+        default 1 Gbit/s is taken.
+    type: float
+  link_stream_Bps:
+    description:
+      - What one TCP connection carries on the link, in bytes a second, where that was measured.
+    type: float
   manifest:
     description:
       - File on the source, written by M(linkops.bulkcopy.tree_info), with checksums that stand while a file's size,
@@ -132,6 +141,20 @@ options:
     type: list
     elements: str
     default: []
+"""
+
+    STREAMS = r"""
+options:
+  streams:
+    description:
+      - How many streams, each with its own part of the tree, carry the copy side by side. The parts have about the same
+        bytes and a fair number of names; hard-linked names stay together. The copy fails when one stream does.
+      - V(auto) takes from one to eight, by what the link carries (O(link_Bps)), its round trip and the processors at hand.
+      - Modes, owners and times of directories are set by the agent on the target when all streams have ended, which is
+        part of the time measured; so is listing and cutting the tree.
+      - More than eight ssh logins are not begun at one moment, since a server refuses from ten on (C(MaxStartups)).
+    type: raw
+    default: 1
 """
 
     TAR_COMPRESSION = r"""

@@ -23,6 +23,7 @@ from typing import Any, Callable
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _counters, _fingerprint, _tree
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._fingerprint import existing_parent, room
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._pipeline import (
+    Parallel,
     Pipeline,
     adopt_orphans,
     stage_environment,
@@ -167,7 +168,7 @@ class Agent:
     channel closes or falls silent."""
 
     def __init__(self) -> None:
-        self.pipeline: Pipeline | None = None
+        self.receivers: Parallel | None = None
         self.sessions: _counters.Sessions | None = None
         self.host_before: _counters.HostCpu | None = None
         self.own_before_s = 0.0
@@ -178,7 +179,7 @@ class Agent:
 
     def hello(self) -> dict[str, Any]:
         connection = os.environ.get("SSH_CONNECTION", "").split()
-        return dict(host_facts(), peer=connection[0] if connection else None)
+        return dict(host_facts(), peer=connection[0] if connection else None, cores=_fingerprint.usable_cores())
 
     def which(self, names: list[str]) -> dict[str, str | None]:
         return which(names)
@@ -247,13 +248,16 @@ class Agent:
     def drop_page_cache(self, dest: str) -> dict[str, Any]:
         return {"dropped": _counters.drop_page_cache(dest)}
 
-    def free_port(self, address: str) -> dict[str, Any]:
-        """A TCP port that nobody listens on at one of our addresses."""
+    def free_ports(self, address: str, count: int) -> dict[str, Any]:
+        """TCP ports that nobody listens on at one of our addresses."""
         try:
             family, kind, _protocol, _name, place = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0]
-            with socket.socket(family, kind) as probe:
-                probe.bind(place)
-                return {"port": probe.getsockname()[1]}
+            with contextlib.ExitStack() as stack:
+                # All at once, so that none is found twice.
+                probes = [stack.enter_context(socket.socket(family, kind)) for _number in range(count)]
+                for probe in probes:
+                    probe.bind(place)
+                return {"ports": [probe.getsockname()[1] for probe in probes]}
         except OSError as error:
             raise Refusal(f"cannot listen on {address}: {error.strerror or error}") from error
 
@@ -274,51 +278,69 @@ class Agent:
         self.sessions.start()
         return {}
 
-    def start(self, stages: list[list[str]], address: str, port: int) -> dict[str, Any]:
-        """Start the receiving stages and wait until one of them listens on C(address) and C(port)."""
-        self.pipeline = pipeline = Pipeline(stages, hold_stdin=True)
+    def start(self, streams: list[dict[str, Any]], address: str) -> dict[str, Any]:
+        """Start the receiving C(stages) of each stream, and wait until one of them listens on C(address) and the
+        stream's C(port)."""
+        pipelines = [Pipeline(stream["stages"], hold_stdin=True) for stream in streams]
+        self.receivers = receivers = Parallel(pipelines)
         try:
-            pipeline.start()
+            receivers.start()
         except OSError as error:
-            raise Refusal(f"cannot start {stages[0][0]}: {error.strerror or error}") from error
-        wanted = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][4][:2]
+            raise Refusal(f"cannot start {streams[0]['stages'][0][0]}: {error.strerror or error}") from error
         deadline = time.monotonic() + _LISTEN_LIMIT_S
+        for pipeline, stream in zip(pipelines, streams):
+            self._await_listener(pipeline, address, stream["port"], deadline)
+        # We are asked to wait for them when the copy is over.
+        receivers.watch()
+        return {}
+
+    def _await_listener(self, pipeline: Pipeline, address: str, port: int, deadline: float) -> None:
+        wanted = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][4][:2]
         sockets: list[Any] = []
-        while time.monotonic() < deadline:
+        while True:
             sockets = _counters.listening_sockets(pipeline.pids)
-            if sockets or pipeline.ended is not None or pipeline.running[0].result is not None:
+            if sockets or pipeline.running[0].result is not None or time.monotonic() > deadline:
                 break
             time.sleep(0.002)
         if [tuple(wanted)] != sockets:
-            pipeline.kill()
+            self.end_all()
             said = b" ".join(result.stderr for result in pipeline.results).strip()
             found = f"listens on {sockets}" if sockets else "does not listen"
             raise Refusal(
                 "started {}, which {} instead of on {} port {}: {}".format(
-                    stages[0][0], found, address, port, escape(said) or "it says nothing"
+                    pipeline.stages[0][0], found, address, port, escape(said) or "it says nothing"
                 )
             )
-        # We are asked to wait for it when the copy is over.
-        pipeline.watch()
-        return {}
 
     def wait(self, timeout_s: float) -> dict[str, Any]:
         """Wait for the receiving stages; those that run longer are ended. C(ended_ago_s) is how long ago the last one
-        ended, since this host's clock means nothing elsewhere."""
-        pipeline = self.pipeline
-        if pipeline is None:
-            return {"finished": True, "stages": [], "ended_ago_s": None}
-        finished = pipeline.wait(timeout_s)
+        ended, since this host's clock means nothing elsewhere; C(first_failed) is the number of the stream that failed
+        first, null where none did."""
+        receivers = self.receivers
+        if receivers is None:
+            return {"finished": True, "stages": [], "ended_ago_s": None, "first_failed": None}
+        finished = receivers.wait(timeout_s)
         if not finished:
-            pipeline.kill()
-        ended = pipeline.ended
+            receivers.kill()
+        ended = receivers.ended
         return {
             "finished": finished,
             "stages": [
-                dict(result.as_record("target"), stdout_bytes=result.stdout_bytes) for result in pipeline.results
+                dict(result.as_record("target", number), stdout_bytes=result.stdout_bytes)
+                for number, pipeline in enumerate(receivers.pipelines)
+                for result in pipeline.results
             ],
             "ended_ago_s": None if ended is None else time.monotonic() - ended,
+            "first_failed": receivers.first_failed,
         }
+
+    def settle(self, tree: str, packed: str) -> dict[str, Any]:
+        """Give the names of a packed manifest below C(tree) the mode, owner and time that they have there, and tell what
+        that took of our CPU time."""
+        before = os.times()
+        _tree.settle(tree, _tree.unpack(packed))
+        after = os.times()
+        return {"user_s": after.user - before.user, "system_s": after.system - before.system}
 
     def finish(self, flush: str | None) -> dict[str, Any]:
         """Stop counting: what the session's device carried, the CPU time of the ssh sessions that ended, and our own
@@ -380,8 +402,8 @@ class Agent:
         return {}
 
     def end_all(self) -> None:
-        if self.pipeline is not None:
-            self.pipeline.kill()
+        if self.receivers is not None:
+            self.receivers.kill()
 
 
 _REQUESTS = [
@@ -392,12 +414,13 @@ _REQUESTS = [
     "prepare",
     "flush",
     "drop_page_cache",
-    "free_port",
+    "free_ports",
     "ping",
     "carried",
     "begin",
     "start",
     "wait",
+    "settle",
     "finish",
     "fingerprint",
     "room",

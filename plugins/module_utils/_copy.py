@@ -20,6 +20,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _agent, _counters, _fingerprint, _record, _tree
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._pipeline import (
     SIGPIPE_RC,
+    Parallel,
     Pipeline,
     StageResult,
     adopt_orphans,
@@ -60,6 +61,8 @@ COPY_OPTIONS: dict[str, dict[str, Any]] = dict(
     verify={"type": "str", "choices": [_tree.SHA256, _tree.SIZE_MTIME, _tree.NONE], "default": _tree.SHA256},
     cache={"type": "str", "choices": ["as-is", "warm", "cold"], "default": "as-is"},
     manifest={"type": "path"},
+    link_Bps={"type": "float"},
+    link_stream_Bps={"type": "float"},
 )
 
 #: How long the far end may take to end after our end has failed.
@@ -70,6 +73,14 @@ _PATIENCE_S = 30.0
 
 #: The shortest time in which steady traffic between the two hosts can be told from none: 1 % of 10 MB/s are then 10 kB.
 _QUIET_S = 0.1
+
+#: sshd refuses from 10 logins on that have not said yet who they are (MaxStartups in sshd_config(5)); one is ours.
+_LOGINS_AT_ONCE = 8
+
+#: What ssh says when sshd closes a connection before anybody could log in.
+_LOGIN_DROPPED = re.compile(
+    "kex_exchange_identification|Exceeded MaxStartups|Not allowed at this time|Connection (closed|reset) by .* port"
+)
 
 #: A copy of which not all of the stream arrived.
 _TRUNCATED = "truncated"
@@ -149,20 +160,36 @@ class Host:
         return dict(sorted(self._used.items()))
 
 
-class Commands(NamedTuple):
-    """What a method runs: argv lists of the stages on the source, each feeding the next; those on the target, started
-    before them by the agent (none where ssh starts the far end); the source stages' working directory; and what the
-    method found out of its programs' versions beyond what C(--version) tells."""
+class Stream(NamedTuple):
+    """One of the streams of a copy: argv lists of its stages on the source, each feeding the next; those on the target,
+    started before them by the agent (none where ssh starts the far end); and the port on which the first of them
+    listens."""
 
     source: list[list[str]]
-    target: list[list[str]]
+    target: Sequence[list[str]] = ()
+    port: int = 0
+
+
+class Commands(NamedTuple):
+    """What a method runs: its streams, side by side; the source stages' working directory; what the method found out of
+    its programs' versions beyond what C(--version) tells; the ssh logins that all of it makes, by default
+    C(CopyMethod.sessions) for each stream; what the target's agent gives mode, owner and time when every stream has
+    ended; and the seconds that it took to plan what each stream carries."""
+
+    streams: list[Stream]
     cwd: str | None = None
     versions: dict[str, str] | None = None
+    sessions: int | None = None
+    settled: _tree.Manifest | None = None
+    planned_s: float = 0.0
 
 
 class Job(NamedTuple):
     """What a method is asked to copy, and with what. C(dest) is an absolute path of an empty directory on the target;
-    C(port) a free port there, for a method that listens; C(private_dir) an empty directory of ours on the source."""
+    C(private_dir) an empty directory of ours on the source. C(free_ports) finds as many free ports on the target,
+    C(list_source) lists the source now, without checksums, and C(round_trip_s) measures one. C(cores) may be at work at
+    both ends. C(link_Bps) and C(link_stream_Bps) are what the link carries in bytes a second, as a whole and in one TCP
+    connection; null where nobody has measured it."""
 
     params: Mapping[str, Any]
     src: str
@@ -170,8 +197,13 @@ class Job(NamedTuple):
     ssh: Ssh
     source: Host
     target: Host
-    port: int
     private_dir: str
+    free_ports: Callable[[int], list[int]]
+    list_source: Callable[[], _tree.Manifest]
+    round_trip_s: Callable[[], float]
+    cores: int
+    link_Bps: float | None = None  # noqa: N815
+    link_stream_Bps: float | None = None  # noqa: N815
 
 
 class CopyMethod:
@@ -181,7 +213,7 @@ class CopyMethod:
     name = ""
     #: Whether the payload crosses the network encrypted.
     encrypted = True
-    #: ssh logins to the target that one copy makes.
+    #: ssh logins to the target that one stream of a copy makes.
     sessions = 1
     #: Whether the target's stages listen on a port of the link's address.
     listens = False
@@ -220,7 +252,8 @@ class CopyMethod:
 class Measured(NamedTuple):
     """What running the stages gave. Null: C(wall_s) where the end at the far end is not known, C(durable_s) where the
     target was not written out, C(counted) (the agent's C(finish)) where the session was lost, and C(lost) where it was
-    not. C(own_s) is the CPU time that this process took meanwhile, C(host) are the source's counters before and after,
+    not. C(settled) is what the agent says of setting modes, owners and times, null where that was not its. C(own_s) is the
+    CPU time that this process took meanwhile, C(host) are the source's counters before and after,
     C(carried) is what its device did meanwhile, and C(round_trips_ms) was measured before and after."""
 
     setup_s: float
@@ -228,6 +261,7 @@ class Measured(NamedTuple):
     durable_s: float | None
     finished: bool
     lost: Ended | None
+    settled: dict[str, Any] | None
     own_s: float
     host: tuple[_counters.HostCpu | None, _counters.HostCpu | None]
     carried: _counters.Carried | None
@@ -250,8 +284,10 @@ class Run:
         self.method_ssh = self.ssh.with_options(method.params)
         self.here = Host("source", self.source_name, _agent.which, _agent.ask, method.version_option)
         self.target: Target | None = None
-        self.pipeline: Pipeline | None = None
+        self.pipelines: Parallel | None = None
         self.far_results: list[dict[str, Any]] = []
+        #: The number of the stream whose receiver failed first; null where none did.
+        self.far_failed: int | None = None
         self.target_uid = 0
         #: That fewer or more bytes of the stream arrived than were sent; empty where it was not so.
         self.cut = ""
@@ -283,8 +319,8 @@ class Run:
 
     def end_all(self) -> None:
         """Leave nothing behind that runs, and no directory of ours on the source."""
-        if self.pipeline is not None:
-            self.pipeline.kill()
+        if self.pipelines is not None:
+            self.pipelines.kill()
         if self.target is not None:
             self.target.close()
         shutil.rmtree(self.private_dir, ignore_errors=True)
@@ -336,10 +372,24 @@ class Run:
                 f"address {params['address']} has a zone, which is a name of the source's own: nothing can listen on it on "
                 f"target {self.target_name}; give a global address or choose an ssh method",
             )
-        port = target.request("free_port", address=params["address"])["port"] if self.method.listens else 0
         commands = self.method.commands(
-            Job(self.method.params, src, tree, self.method_ssh, self.here, there, port, self.private_dir)
+            Job(
+                params=self.method.params,
+                src=src,
+                dest=tree,
+                ssh=self.method_ssh,
+                source=self.here,
+                target=there,
+                private_dir=self.private_dir,
+                free_ports=lambda count: target.request("free_ports", address=params["address"], count=count)["ports"],
+                list_source=lambda: self._scan(src, False, None),
+                round_trip_s=lambda: target.round_trip_ms() / 1000,
+                cores=min(_fingerprint.usable_cores(), hello["cores"]),
+                link_Bps=params["link_Bps"],
+                link_stream_Bps=params["link_stream_Bps"],
+            )
         )
+        self.record["method"]["streams"] = len(commands.streams)
         self.record["method"]["versions"] = dict(
             self.here.versions(),
             **{"target " + name: version for name, version in there.versions().items()},
@@ -351,9 +401,10 @@ class Run:
         if self.module.check_mode:
             self.record["status"] = _record.PLANNED
             self.record["stages"] = [
-                {"end": end, "argv": argv}
-                for end, stages in (("target", commands.target), ("source", commands.source))
-                for argv in stages
+                {"end": end, "stream": number, "argv": argv}
+                for end in ("target", "source")
+                for number, stream in enumerate(commands.streams)
+                for argv in getattr(stream, end)
             ]
             return
         target.request("prepare", WORK_LIMIT_S, dest=params["dest"], scratch=params["scratch"])
@@ -363,7 +414,7 @@ class Run:
         target.request("flush", WORK_LIMIT_S, dest=tree)
         # Last: what is read in between may push it out.
         quiet = self._in_quiet(target, lambda: self._set_cache(src, before, dropped))
-        self._measure(commands, port, target, tree, same_kernel, quiet)
+        self._measure(commands, target, tree, same_kernel, quiet)
         after = self._scan(
             src, params["verify"] == _tree.SHA256, before if params["cache"] != "as-is" else self._known()
         )
@@ -524,10 +575,10 @@ class Run:
             _record.add_flag(self.record, f"cache-not-{wanted}")
 
     def _measure(
-        self, commands: Commands, port: int, target: Target, tree: str, same_kernel: bool | None, quiet: _counters.Quiet
+        self, commands: Commands, target: Target, tree: str, same_kernel: bool | None, quiet: _counters.Quiet
     ) -> None:
         """Run the stages at both ends between two readings of the counters, and write down what that gave."""
-        measured = self._run_stages(commands, port, target, tree)
+        measured = self._run_stages(commands, target, tree)
         far = None if measured.counted is None else _carried_there(measured.counted)
         wire = _counters.wire(measured.carried, far, [quiet])
         if wire != _counters.wire(measured.carried, far):
@@ -553,37 +604,49 @@ class Run:
                 lost.status, f"the session on target {self.target_name} was lost during the copy: {lost.message}"
             )
 
-    def _run_stages(self, commands: Commands, port: int, target: Target, tree: str) -> Measured:
+    def _run_stages(self, commands: Commands, target: Target, tree: str) -> Measured:
         params = self.params
         round_trip_before_ms, round_trip_after_ms = target.round_trip_ms(), None
-        target.request("begin", expected_sessions=self.method.sessions)
+        sessions = commands.sessions
+        if sessions is None:
+            sessions = self.method.sessions * len(commands.streams)
+        target.request("begin", expected_sessions=sessions)
         own_before_s = time.process_time()
         host_before, meter = _counters.host_cpu(), _counters.Meter(self.record["link"]["device"])
-        setup_s = 0.0
-        if commands.target:
+        setup_s = commands.planned_s
+        receivers = [
+            {"stages": list(stream.target), "port": stream.port} for stream in commands.streams if stream.target
+        ]
+        if receivers:
             setup_start = time.monotonic()
-            target.request("start", stages=commands.target, address=params["address"], port=port)
-            setup_s = time.monotonic() - setup_start
-        self.pipeline = pipeline = Pipeline(commands.source, cwd=commands.cwd)
+            target.request("start", streams=receivers, address=params["address"])
+            setup_s += time.monotonic() - setup_start
+        self.pipelines = pipelines = Parallel(
+            [Pipeline(stream.source, cwd=commands.cwd) for stream in commands.streams],
+            _LOGINS_AT_ONCE if sessions else None,
+            target.login_s,
+        )
         try:
-            start = pipeline.start()
+            start = pipelines.start()
         except OSError as error:
             raise Ended(
-                "failed", f"source {self.source_name} cannot start {commands.source[0][0]}: {error.strerror}"
+                "failed",
+                f"source {self.source_name} cannot start {commands.streams[0].source[0][0]}: {error.strerror}",
             ) from error
-        finished = pipeline.wait(params["timeout_s"])
+        finished = pipelines.wait(params["timeout_s"])
         if not finished:
-            pipeline.kill()
+            pipelines.kill()
         # After a timeout the network may be dead; a live one answers at once.
         patience_s = _PATIENCE_S if finished else _AFTER_FAILURE_S
-        ended, carried, host_after = pipeline.ended, meter.read(), _counters.host_cpu()
+        ended, carried, host_after = pipelines.ended, meter.read(), _counters.host_cpu()
         own_s = time.process_time() - own_before_s
+        failed = pipelines.first_failed is not None
         counted: dict[str, Any] | None = None
+        settled: dict[str, Any] | None = None
         flushed: float | None = None
         lost: Ended | None = None
         try:
-            if commands.target:
-                failed = first_cause(pipeline.results) is not None
+            if receivers:
                 left_s = params["timeout_s"] - (time.monotonic() - start)
                 left_s = max(0.0, min(left_s, _AFTER_FAILURE_S) if failed or not finished else left_s)
                 ended_here, ended = ended, None
@@ -591,11 +654,16 @@ class Run:
                 answered = time.monotonic()
                 carried, host_after = meter.read(), _counters.host_cpu()
                 own_s = time.process_time() - own_before_s
-                self.far_results = far["stages"]
+                self.far_results, self.far_failed = far["stages"], far["first_failed"]
                 # A receiver that had to be ended because ours had failed is not a timeout of its own.
                 finished = finished and (far["finished"] or failed)
                 if ended_here is not None and far["ended_ago_s"] is not None:
                     ended = max(ended_here, answered - far["ended_ago_s"])
+            if commands.settled is not None and finished and not failed and self.far_failed is None:
+                settled = target.request("settle", WORK_LIMIT_S, tree=tree, packed=commands.settled.pack())
+                # Whoever copies waits for the answer.
+                ended, carried, host_after = time.monotonic(), meter.read(), _counters.host_cpu()
+                own_s = time.process_time() - own_before_s
             counted = target.request(
                 "finish", WORK_LIMIT_S if finished else patience_s, flush=tree if finished else None
             )
@@ -611,6 +679,7 @@ class Run:
             durable_s=None if flushed is None else setup_s + flushed - start,
             finished=finished,
             lost=lost,
+            settled=settled,
             own_s=own_s,
             host=(host_before, host_after),
             carried=carried,
@@ -629,8 +698,12 @@ class Run:
             record["durable_s"] = max(round(measured.durable_s, 6), record["total_s"] or 0.0)
         elif measured.finished:
             _record.add_flag(record, "not-flushed")
-        results = self.pipeline.results if self.pipeline is not None else []
-        record["stages"] = self.far_results_as_record() + [result.as_record("source") for result in results]
+        assert self.pipelines is not None
+        record["stages"] = self.far_results_as_record() + [
+            result.as_record("source", number)
+            for number, pipeline in enumerate(self.pipelines.pipelines)
+            for result in pipeline.results
+        ]
         record["wire"].update(wire)
         record["wire"]["rtt_ms"] = dict(zip(("before", "after"), measured.round_trips_ms))
         if record["wire"]["basis"] is None:
@@ -644,35 +717,37 @@ class Run:
         if counted is not None:
             record["measuring"]["agent_s"] = round(counted["own_s"], 6)
             record["host_cpu"]["target"] = counted["host_cpu"] and dict(counted["host_cpu"], shared=same_kernel)
-        self._charge_cpu(results, counted and counted["sessions"], record["wall_s"])
+        self._charge_cpu(measured, record["wall_s"])
 
     def far_results_as_record(self) -> list[dict[str, Any]]:
         return [{key: value for key, value in stage.items() if key != "stdout_bytes"} for stage in self.far_results]
 
-    def _charge_cpu(
-        self, results: Sequence[StageResult], sessions: dict[str, Any] | None, wall_s: float | None
-    ) -> None:
-        cpu = self.record["cpu"]
+    def _charge_cpu(self, measured: Measured, wall_s: float | None) -> None:
+        assert self.pipelines is not None
+        cpu, results = self.record["cpu"], self.pipelines.results
         cpu["source"] = _record.cpu(
             sum(result.user_s for result in results),
             sum(result.system_s for result in results),
             wall_s,
             _counters.RUSAGE,
         )
+        sessions = measured.counted and measured.counted["sessions"]
+        far: dict[str, Any] | None = None
         if self.far_results:
-            cpu["target"] = _record.cpu(
-                sum(stage["user_s"] for stage in self.far_results),
-                sum(stage["system_s"] for stage in self.far_results),
-                wall_s,
-                _counters.AGENT_CHILDREN,
-            )
+            far = {key: sum(stage[key] for stage in self.far_results) for key in ("user_s", "system_s")}
+            basis = _counters.AGENT_CHILDREN
         elif sessions is None:
             _record.add_flag(self.record, "session-lost")
         elif sessions["user_s"] is not None:
-            cpu["target"] = _record.cpu(sessions["user_s"], sessions["system_s"], wall_s, _counters.SSHD_CHILDREN)
+            far, basis = sessions, _counters.SSHD_CHILDREN
         else:
             for flag in sessions["flags"]:
                 _record.add_flag(self.record, flag)
+        if far is not None:
+            settled = measured.settled or {"user_s": 0.0, "system_s": 0.0}
+            cpu["target"] = _record.cpu(
+                far["user_s"] + settled["user_s"], far["system_s"] + settled["system_s"], wall_s, basis
+            )
 
     def _describe_dataset(self, manifest: _tree.Manifest) -> None:
         size = manifest.bytes
@@ -689,22 +764,33 @@ class Run:
 
     def _judge_stages(self) -> None:
         """Any stage that failed fails the run, whatever the last one said."""
-        assert self.pipeline is not None
-        ours, theirs = first_cause(self.pipeline.results), next((s for s in self.far_results if s["rc"] != 0), None)
-        # A receiver that fails breaks the connection under our last stage. What fails before that one, or by a signal,
-        # does so by itself, and the receiver then gets half a stream.
-        by_itself = ours is not None and (ours is not self.pipeline.results[-1] or ours.rc > 128)
-        if ours is not None and (theirs is None or (by_itself and ours.rc != SIGPIPE_RC)):
-            self._blame("source", ours.as_record("source"))
-        if theirs is not None:
-            self._blame("target", theirs)
-        if self.far_results and len(self.pipeline.results) > 1:
-            sent, received = self.pipeline.results[-2].stdout_bytes, self.far_results[0]["stdout_bytes"]
+        assert self.pipelines is not None
+        number = self.pipelines.first_failed
+        if number is None:
+            number = self.far_failed
+        if number is not None:
+            self._judge_stream(number, self.pipelines.pipelines[number].results)
+        for number, pipeline in enumerate(self.pipelines.pipelines):
+            received = next((stage["stdout_bytes"] for stage in self.far_results if stage["stream"] == number), None)
+            if not self.far_results or len(pipeline.results) < 2:
+                continue
+            sent = pipeline.results[-2].stdout_bytes
             if sent is None or received is None:
                 _record.add_flag(self.record, "stream-not-counted")
             elif sent != received:
                 # A stage that writes to other files too has them counted: whether data is lost the comparison decides.
                 self.cut = f"every program ended with 0, but {received} of the stream's {sent} bytes arrived"
+
+    def _judge_stream(self, number: int, results: Sequence[StageResult]) -> None:
+        ours = first_cause(results)
+        theirs = next((stage for stage in self.far_results if stage["stream"] == number and stage["rc"] != 0), None)
+        # A receiver that fails breaks the connection under our last stage. What fails before that one, or by a signal,
+        # does so by itself, and the receiver then gets half a stream.
+        by_itself = ours is not None and (ours is not results[-1] or ours.rc > 128)
+        if ours is not None and (theirs is None or (by_itself and ours.rc != SIGPIPE_RC)):
+            self._blame("source", ours.as_record("source", number))
+        if theirs is not None:
+            self._blame("target", theirs)
 
     def _blame(self, end: str, stage: dict[str, Any]) -> NoReturn:
         program, said = os.path.basename(stage["argv"][0]), " ".join(stage["stderr"].split())
@@ -720,7 +806,15 @@ class Run:
             ended_how(stage["rc"]),
             said or "no message",
         )
-        # scp says only "Failure" of a full disk.
+        flags = []
+        streams = self.record["method"]["streams"]
+        if streams > 1 and _LOGIN_DROPPED.search(said):
+            message += (
+                f"; sshd on target {self.target_name} drops logins when many begin at once: choose fewer than {streams} "
+                "streams, or raise MaxStartups (and PerSourceMaxStartups) there"
+            )
+            flags.append("login-dropped")
+        # Some programs say only "Failure" of a full disk.
         room = self._room_left()
         full = None
         if room and room["bytes"] < _FULL_BYTES:
@@ -729,7 +823,8 @@ class Run:
             full = "inodes"
         if full:
             message += f"; target {self.target_name} has no {full} left at {self.params['dest']}"
-        raise Ended("failed", message, [f"no-{full}"] if full else [])
+            flags.append(f"no-{full}")
+        raise Ended("failed", message, flags)
 
     def _room_left(self) -> dict[str, Any] | None:
         with contextlib.suppress(Ended):

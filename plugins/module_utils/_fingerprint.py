@@ -9,6 +9,7 @@ from __future__ import annotations
 import array
 import fcntl
 import glob
+import math
 import os
 import platform
 import re
@@ -217,6 +218,14 @@ def cpu_limit(root: str = ROOT) -> dict[str, Any]:
             for above in _upwards(group):
                 limits.append(_quota(root, f"{place}{above}"))
     return {"cores": min([limit for limit in limits if limit is not None], default=None)}
+
+
+def usable_cores(root: str = ROOT) -> int:
+    """How many processors may be at work for us at once: those that the scheduler lets us have, within C(cpu_limit), of
+    which a fraction counts as one."""
+    limit = cpu_limit(root)["cores"]
+    ours = len(os.sched_getaffinity(0))
+    return ours if limit is None else max(1, min(ours, math.ceil(limit)))
 
 
 def _upwards(group: str) -> Iterator[str]:

@@ -56,9 +56,11 @@ class StageResult(NamedTuple):
     started: float
     ended: float
 
-    def as_record(self, end: str) -> dict[str, Any]:
+    def as_record(self, end: str, stream: int) -> dict[str, Any]:
+        """What the run record has of it; C(stream) is the number, from 0, of the pipeline that it was in."""
         return {
             "end": end,
+            "stream": stream,
             "argv": list(self.argv),
             "rc": self.rc,
             "user_s": round(self.user_s, 6),
@@ -185,6 +187,11 @@ class _Running:
                 os.killpg(self.process.pid, number)
 
 
+def _pause_s(polls: int) -> float:
+    """How long to wait before the next look at stages that were looked at so often."""
+    return _FIRST_POLLS_S if polls < _FIRST_POLLS else _LATER_POLLS_S
+
+
 class Pipeline:
     """Stages that run at once on this host, each one's standard output feeding the next one's standard input, as a
     shell's C(a | b | c) does, but with every status, time and error kept.
@@ -251,10 +258,8 @@ class Pipeline:
     @property
     def ended(self) -> float | None:
         """When the last stage ended (monotonic seconds), or null while one runs."""
-        results = [stage.result for stage in self.running]
-        if any(result is None for result in results):
-            return None
-        return max(result.ended for result in results if result is not None)
+        results = self.results
+        return max(result.ended for result in results) if results and len(results) == len(self.running) else None
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until every stage has ended, or for C(timeout_s). Whether they have."""
@@ -264,16 +269,15 @@ class Pipeline:
             if alive is None:
                 self._release()
                 return True
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return False
             for stage in self.running:
                 stage.poll_memory()
             if self._held is not None and self.running[0].result is not None:
                 self._release()
-            pause = _FIRST_POLLS_S if self._polls < _FIRST_POLLS else _LATER_POLLS_S
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            alive.waiter.join(min(_pause_s(self._polls), left))
             self._polls += 1
-            alive.waiter.join(min(pause, left))
 
     def watch(self) -> None:
         """See the stages' peak memory from now on also while nobody waits for them."""
@@ -283,7 +287,7 @@ class Pipeline:
             while self.ended is None:
                 for stage in self.running:
                     stage.poll_memory()
-                time.sleep(_FIRST_POLLS_S if polls < _FIRST_POLLS else _LATER_POLLS_S)
+                time.sleep(_pause_s(polls))
                 polls += 1
 
         threading.Thread(target=poll, daemon=True).start()
@@ -312,6 +316,96 @@ class Pipeline:
     def results(self) -> list[StageResult]:
         """The stages that have ended, in their order."""
         return [stage.result for stage in self.running if stage.result is not None]
+
+    @property
+    def failed(self) -> bool:
+        """Whether every stage has ended, and one of them not with 0."""
+        return self.ended is not None and first_cause(self.results) is not None
+
+
+class Parallel:
+    """Pipelines that run side by side, each one a stream of one copy. When one has failed the others are ended: what
+    they carry is no copy any more.
+
+    At most C(at_once) are started at one moment, and the next ones C(pause_s) later: a server may refuse who knocks
+    while too many others have not said yet who they are."""
+
+    def __init__(self, pipelines: Sequence[Pipeline], at_once: int | None = None, pause_s: float = 0.0) -> None:
+        if not pipelines:
+            raise ValueError("there is at least one pipeline")
+        self.pipelines = list(pipelines)
+        self._at_once = at_once or len(self.pipelines)
+        self._pause_s = pause_s
+        self._polls = 0
+        self._killed = threading.Event()
+
+    def start(self) -> float:
+        """Start them and return the instant before the first (monotonic seconds). Raises OSError when a stage cannot be
+        started; all the others are then ended."""
+        started = time.monotonic()
+        try:
+            for number, pipeline in enumerate(self.pipelines):
+                if number and number % self._at_once == 0:
+                    self._killed.wait(self._pause_s)
+                pipeline.start()
+        except OSError:
+            self.kill()
+            raise
+        return started
+
+    @property
+    def pids(self) -> list[int]:
+        return [pid for pipeline in self.pipelines for pid in pipeline.pids]
+
+    @property
+    def ended(self) -> float | None:
+        """When the last stage of all ended (monotonic seconds), or null while one runs."""
+        ends = [pipeline.ended for pipeline in self.pipelines]
+        known = [end for end in ends if end is not None]
+        return max(known) if len(known) == len(ends) else None
+
+    @property
+    def first_failed(self) -> int | None:
+        """The number, from 0, of the pipeline that failed first; null where none did."""
+        failed = [(pipeline.ended or 0.0, number) for number, pipeline in enumerate(self.pipelines) if pipeline.failed]
+        return min(failed)[1] if failed else None
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until every pipeline has ended, or for C(timeout_s). Whether they have, by themselves or because one had
+        failed."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            alive = [pipeline for pipeline in self.pipelines if not pipeline.wait(0.0)]
+            if not alive:
+                return True
+            if self.first_failed is not None:
+                for pipeline in alive:
+                    pipeline.kill()
+                continue
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            alive[0].wait(min(_pause_s(self._polls), left))
+            self._polls += 1
+
+    def watch(self) -> None:
+        """See the stages' peak memory from now on also while nobody waits for them."""
+        for pipeline in self.pipelines:
+            pipeline.watch()
+
+    def kill(self) -> None:
+        """End whatever still runs, with all that it started; nothing more is started then."""
+        self._killed.set()
+        enders = [threading.Thread(target=pipeline.kill) for pipeline in self.pipelines]
+        for ender in enders:
+            ender.start()
+        for ender in enders:
+            ender.join()
+
+    @property
+    def results(self) -> list[StageResult]:
+        """The stages that have ended, stream after stream."""
+        return [result for pipeline in self.pipelines for result in pipeline.results]
 
 
 def stage_environment() -> dict[str, str]:

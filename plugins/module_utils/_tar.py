@@ -6,11 +6,16 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import Host
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _streams
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import Host, Job
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import Ended
 
 #: The compressors that all read standard input, write standard output with -c, decompress with -d and take a level as
 #: -N; with the highest level of each.
 COMPRESSORS = {"gzip": 9, "pigz": 9, "bzip2": 9, "xz": 9, "zstd": 19, "lz4": 12}
+
+#: What one core compresses, in bytes a second; pigz takes every core by itself.
+_CORE_BPS = {"gzip": 30e6, "bzip2": 12e6, "xz": 4e6, "zstd": 400e6, "lz4": 500e6}
 
 COMPRESSION_OPTIONS: dict[str, dict[str, Any]] = {
     "compression": {"type": "str", "choices": ["none", *COMPRESSORS], "default": "none"},
@@ -42,7 +47,12 @@ def label(params: Mapping[str, Any], transport: str) -> str:
     if program:
         level = params["compression_level"]
         parts.append(program if level is None else f"{program} -{level}")
-    return "|".join([*parts, transport])
+    return "|".join([*parts, transport]) + _streams.label(params)
+
+
+def core_Bps(params: Mapping[str, Any], transport_Bps: float) -> float:  # noqa: N802, N803
+    """What one core carries of a stream in bytes a second, where its transport takes one at C(transport_Bps)."""
+    return min(transport_Bps, _CORE_BPS.get(compression_of(params) or "", transport_Bps))
 
 
 def _in_directory(path: str) -> list[str]:
@@ -50,9 +60,28 @@ def _in_directory(path: str) -> list[str]:
     return [*(["--no-unquote"] if "\\" in path else []), "-C", path]
 
 
-def create(host: Host, src: str) -> list[str]:
-    """The argv that writes the content of C(src) as an archive to standard output."""
-    return [host.program("tar"), *_in_directory(src), "-cf", "-", "--", "."]
+def create(job: Job, number: int = 0, part: _streams.Part | None = None) -> list[str]:
+    """The argv that writes the source's content as an archive to standard output, or C(part) of it, as stream
+    C(number): first pieces of files, as they are, and then an archive of the other names."""
+    tar = job.source.program("tar")
+    if part is None:
+        return [tar, *_in_directory(job.src), "-cf", "-", "--", "."]
+    # Names in a list are read as escapes and options unless it is said that they are not.
+    listed = ["--no-unquote", "--no-recursion", "--null", "-C", job.src, "-T", _streams.write_list(job, number, part)]
+    pieces = [_streams.send_piece(job.source.program("dd"), piece) for piece in part.pieces]
+    return _streams.in_turn([*pieces, *([[tar, *listed, "-cf", "-"]] if part.names else [])])
+
+
+def plan(job: Job, transport_Bps: float, window_bytes: int | None, split: bool) -> _streams.Planned | None:  # noqa: N803
+    """C(_streams.plan) for archives."""
+    planned = _streams.plan(job, core_Bps(job.params, transport_Bps), window_bytes, split)
+    if planned is not None and "GNU tar" not in (job.source.version("tar") or ""):
+        raise Ended(
+            "unsupported",
+            f"tar on source {job.source.name} is not GNU tar, which reads the list of what a stream carries: install it "
+            "there or choose streams: 1",
+        )
+    return planned
 
 
 def compress(host: Host, params: Mapping[str, Any]) -> list[list[str]]:
@@ -69,11 +98,15 @@ def decompress(host: Host, params: Mapping[str, Any]) -> list[list[str]]:
     return [[host.program(program, "choose compression: gzip"), "-d", "-c"]] if program else []
 
 
-def extract(host: Host, dest: str, params: Mapping[str, Any] | None = None) -> list[str]:
-    """The argv that reads an archive from standard input into C(dest), modes as they were whatever the umask. With
-    C(params) tar runs the decompressor itself and answers for its status."""
-    through = []
-    program = compression_of(params) if params else None
+def extract(job: Job, part: _streams.Part | None = None, through: bool = False) -> list[str]:
+    """The argv that reads what C(create) wrote from standard input into the destination, modes as they were whatever the
+    umask. With C(through) tar runs the decompressor itself and answers for its status."""
+    host, options = job.target, []
+    program = compression_of(job.params) if through else None
     if program:
-        through = ["--use-compress-program=" + host.program(program, "choose compression: gzip")]
-    return [host.program("tar"), *through, *_in_directory(dest), "-xpf", "-"]
+        options = ["--use-compress-program=" + host.program(program, "choose compression: gzip")]
+    tar = [host.program("tar"), *options, *_in_directory(job.dest), "-xpf", "-"]
+    if part is None:
+        return tar
+    pieces = [argv for piece in part.pieces for argv in _streams.receive_piece(host.program("dd"), job.dest, piece)]
+    return _streams.in_turn([*pieces, *([tar] if part.names else [])])

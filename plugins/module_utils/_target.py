@@ -67,6 +67,10 @@ class Ended(Exception):
         self.flags = list(flags)
 
 
+#: What one ssh connection has on its way at most: the window of OpenSSH's channels (CHAN_SES_WINDOW_DEFAULT, 64 packets
+#: of 32 KiB).
+SSH_WINDOW_BYTES = 2 << 20
+
 #: Options of every method whose data goes through ssh.
 SSH_OPTIONS: dict[str, dict[str, Any]] = {
     "ssh_compression": {"type": "bool", "default": False},
@@ -262,6 +266,9 @@ class Target:
         self.name = name
         #: What the login shell printed before anything was asked of it.
         self.noise = b""
+        #: Seconds from the start of ssh to the agent's greeting.
+        self.login_s = 0.0
+        self._began = time.monotonic()
         self._lock = threading.Lock()
         self._answers: queue.Queue[bytes | None] = queue.Queue()
         self._closing = threading.Event()
@@ -288,6 +295,7 @@ class Target:
             line = self._next_line(deadline)
             if line.rstrip(b"\n").endswith(_agent.GREETING.encode("ascii")):
                 self.noise += line.rstrip(b"\n")[: -len(_agent.GREETING)]
+                self.login_s = time.monotonic() - self._began
                 return self.request("hello")
             self.noise += line
 

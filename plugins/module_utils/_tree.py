@@ -291,6 +291,24 @@ def warm(root: Path, manifest: Manifest) -> None:
                     pass
 
 
+def settle(root: Path, manifest: Manifest) -> None:
+    """Give the directories and regular files of C(manifest) that are below C(root) their mode, their time and, as root,
+    their owner; the deepest first, since what is done in a directory changes its time. What is not there, or not ours,
+    stays as it is. Raises OSError where the filesystem does not let us."""
+    top = os.fsencode(root)
+    for path in sorted(manifest.entries, reverse=True):
+        entry, full = manifest.entries[path], os.path.join(top, path)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            kind = next((letter for test, letter in _KINDS if test(os.lstat(full).st_mode)), "?")
+            if kind != entry.kind or kind not in "df":
+                continue
+            if os.geteuid() == 0:
+                # First: a change of owner takes set-id bits away.
+                os.chown(full, entry.uid, entry.gid, follow_symlinks=False)
+            os.chmod(full, entry.mode)
+            os.utime(full, ns=(entry.mtime_ns, entry.mtime_ns), follow_symlinks=False)
+
+
 class Residency(NamedTuple):
     """How much of the content of a tree's regular files the page cache holds, in bytes; of C(unknown_bytes) the kernel
     does not tell us."""

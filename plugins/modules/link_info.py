@@ -214,9 +214,9 @@ def measure_streams(ssh: Ssh, target: Target, seconds: int) -> tuple[dict[str, i
     omit_s = slow_start_s(target.round_trip_ms())
     for streams in _STREAMS:
         try:
-            port = target.request("free_port", address=ssh.address)["port"]
+            (port,) = target.request("free_ports", address=ssh.address, count=1)["ports"]
             server = [there, "--server", "--one-off", "--bind", ssh.address, "--port", str(port)]
-            target.request("start", stages=[server], address=ssh.address, port=port)
+            target.request("start", streams=[{"stages": [server], "port": port}], address=ssh.address)
             client = [here, "--client", ssh.address, "--port", str(port), "--json", "--interval", "0"]
             client += ["--parallel", str(streams), "--omit", str(omit_s), "--time", str(seconds)]
             said = _agent.ask(client, omit_s + seconds + _IPERF_SLACK_S)["output"]

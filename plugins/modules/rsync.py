@@ -19,6 +19,7 @@ extends_documentation_fragment:
   - linkops.bulkcopy.copy
   - linkops.bulkcopy.copy.ssh
   - linkops.bulkcopy.copy.rsync
+  - linkops.bulkcopy.copy.streams
 attributes:
   check_mode:
     support: full
@@ -104,9 +105,9 @@ record:
 
 import re
 
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _rsync
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import Commands, CopyMethod, Job, run_copy
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import SSH_OPTIONS, ssh_label
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _rsync, _streams
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import Commands, CopyMethod, Job, Stream, run_copy
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import SSH_OPTIONS, SSH_WINDOW_BYTES, ssh_label
 
 
 def remote_shell(argv: list[str]) -> str:
@@ -114,6 +115,14 @@ def remote_shell(argv: list[str]) -> str:
     return " ".join(
         "'" + word.replace("'", "''") + "'" if re.search(r"[\s'\"]", word) or not word else word for word in argv
     )
+
+
+#: What one core sends, in bytes a second, as it is and compressed with zlib.
+_RSYNC_BPS = 200e6
+_RSYNC_Z_BPS = 25e6
+
+#: How the list of what a stream carries is to be read.
+_LISTED = ("--from0", "--no-implied-dirs")
 
 
 class Rsync(CopyMethod):
@@ -125,29 +134,41 @@ class Rsync(CopyMethod):
     def label(self) -> str:
         words = _rsync.label("rsync", self.params)
         over = ssh_label(self.params)
-        return words if over == "ssh" else f"{words} -e '{over}'"
+        return (words if over == "ssh" else f"{words} -e '{over}'") + _streams.label(self.params)
 
     def mistake(self) -> str | None:
-        return _rsync.mistake(self.params)
+        return _rsync.mistake(self.params) or _streams.mistake(self.params)
 
     def losses(self) -> frozenset[str]:
         return _rsync.losses(self.params)
 
     def commands(self, job: Job) -> Commands:
-        ssh = [job.source.program("ssh"), *job.ssh.flags()]
-        argv = [
-            *_rsync.arguments(job.params, job.source, job.target),
+        params = job.params
+        begin = _rsync.arguments(params, job.source, job.target)
+        compresses = params["compress"] or params["compress_choice"] or params["ssh_compression"]
+        planned = _streams.plan(job, _RSYNC_Z_BPS if compresses else _RSYNC_BPS, SSH_WINDOW_BYTES, split=False)
+        if planned is None:
+            return Commands([Stream([self._argv(job, begin)])], cwd=job.src)
+        streams = [
+            # Directories are given their attributes at the very end, and no stream may close one to the others.
+            Stream([self._argv(job, [*begin, f"--files-from={_streams.write_list(job, number, part)}", *_LISTED])])
+            for number, part in enumerate(planned.parts)
+        ]
+        return Commands(streams, cwd=job.src, settled=planned.settled, planned_s=planned.took_s)
+
+    def _argv(self, job: Job, begin: list[str]) -> list[str]:
+        return [
+            *begin,
             "-e",
-            remote_shell(ssh),
+            remote_shell([job.source.program("ssh"), *job.ssh.flags()]),
             "--",
             "./",
             "{}:{}/".format(job.ssh.operand_host, job.dest.rstrip("/")),
         ]
-        return Commands([argv], [], cwd=job.src)
 
 
 def main() -> None:
-    run_copy(Rsync, dict(_rsync.RSYNC_OPTIONS, **SSH_OPTIONS))
+    run_copy(Rsync, dict(_rsync.RSYNC_OPTIONS, **SSH_OPTIONS, **_streams.STREAM_OPTIONS))
 
 
 if __name__ == "__main__":

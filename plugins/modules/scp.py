@@ -115,7 +115,14 @@ import os
 import re
 
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _tree
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import Commands, CopyMethod, Host, Job, run_copy
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import (
+    Commands,
+    CopyMethod,
+    Host,
+    Job,
+    Stream,
+    run_copy,
+)
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import SSH_OPTIONS, Ended, quote, ssh_label
 
 
@@ -167,7 +174,7 @@ class Scp(CopyMethod):
             "./" + name,
             "{}:{}/".format(job.ssh.operand_host, above.rstrip("/")),
         ]
-        return Commands([argv], [], cwd=job.private_dir)
+        return Commands([Stream([argv])], cwd=job.private_dir)
 
     def _protocol_flag(self, host: Host) -> tuple[str, ...]:
         """SFTP came with 8.7 as -s and became the default in 9.0; then -O asks for the old protocol."""

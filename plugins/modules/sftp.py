@@ -103,7 +103,7 @@ record:
 import os
 
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _tree
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import Commands, CopyMethod, Job, run_copy
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import Commands, CopyMethod, Job, Stream, run_copy
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import SSH_OPTIONS, Ended, ssh_label
 
 
@@ -140,7 +140,7 @@ class Sftp(CopyMethod):
         with open(batch, "w", encoding="utf-8", errors="surrogateescape") as stream:
             stream.write(f"{put} . {batch_word(job.dest)}\n")
         argv = [job.source.program("sftp"), "-b", batch, *job.ssh.flags(), "--", job.ssh.operand_host]
-        return Commands([argv], [], cwd=job.src)
+        return Commands([Stream([argv])], cwd=job.src)
 
 
 def main() -> None:

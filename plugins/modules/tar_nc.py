@@ -23,6 +23,7 @@ extends_documentation_fragment:
   - linkops.bulkcopy.connection
   - linkops.bulkcopy.copy
   - linkops.bulkcopy.copy.tar_compression
+  - linkops.bulkcopy.copy.streams
 attributes:
   check_mode:
     support: full
@@ -103,10 +104,17 @@ record:
 
 import ipaddress
 import re
-from typing import NamedTuple
+from typing import NamedTuple, Sequence
 
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _tar, _tree
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import Commands, CopyMethod, Host, Job, run_copy
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _streams, _tar, _tree
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import (
+    Commands,
+    CopyMethod,
+    Host,
+    Job,
+    Stream,
+    run_copy,
+)
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import Ended
 
 NAMES = ("nc", "ncat", "netcat", "nc.openbsd", "nc.traditional", "busybox")
@@ -177,19 +185,23 @@ def _numeric(nc: Netcat, address: str) -> list[str]:
     return ["-n"] if is_literal(address) and nc.flavour != "busybox" else []
 
 
+#: What one core sends of an archive, in bytes a second.
+_NETCAT_BPS = 800e6
+
+
 class TarNc(CopyMethod):
     name = "tar_nc"
     encrypted = False
     sessions = 0
     listens = True
-    source_programs = ("tar", *NAMES, *_tar.COMPRESSORS)
+    source_programs = ("tar", "dd", *NAMES, *_tar.COMPRESSORS)
     target_programs = source_programs
 
     def label(self) -> str:
         return _tar.label(self.params, "nc")
 
     def mistake(self) -> str | None:
-        return _tar.bad_level(self.params)
+        return _tar.bad_level(self.params) or _streams.mistake(self.params)
 
     def version_option(self, program: str) -> str | None:
         # Their flavour is told instead, most have no version.
@@ -213,19 +225,28 @@ class TarNc(CopyMethod):
                 "unsupported",
                 f"BusyBox's netcat on target {job.target.name} can only listen on every address at once: install netcat-openbsd there",
             )
-        return Commands(
-            [
-                _tar.create(job.source, job.src),
-                *_tar.compress(job.source, job.params),
-                send(here, address, job.port),
-            ],
-            [
-                listen(there, address, job.port),
-                *_tar.decompress(job.target, job.params),
-                _tar.extract(job.target, job.dest),
-            ],
-            versions={"netcat": here.flavour, "target netcat": there.flavour},
-        )
+        planned = _tar.plan(job, _NETCAT_BPS, None, split=True)
+        parts: Sequence[_streams.Part | None] = [None] if planned is None else planned.parts
+        streams = [
+            Stream(
+                [
+                    _tar.create(job, number, part),
+                    *_tar.compress(job.source, job.params),
+                    send(here, address, port),
+                ],
+                [
+                    listen(there, address, port),
+                    *_tar.decompress(job.target, job.params),
+                    _tar.extract(job, part),
+                ],
+                port,
+            )
+            for number, (part, port) in enumerate(zip(parts, job.free_ports(len(parts))))
+        ]
+        versions = {"netcat": here.flavour, "target netcat": there.flavour}
+        if planned is None:
+            return Commands(streams, versions=versions)
+        return Commands(streams, cwd=job.src, versions=versions, settled=planned.settled, planned_s=planned.took_s)
 
     def _refuse_jump(self, job: Job) -> None:
         """A target behind a jump host is reached by ssh only."""
@@ -239,7 +260,7 @@ class TarNc(CopyMethod):
 
 
 def main() -> None:
-    run_copy(TarNc, dict(_tar.COMPRESSION_OPTIONS, netcat={"type": "str"}))
+    run_copy(TarNc, dict(_tar.COMPRESSION_OPTIONS, **_streams.STREAM_OPTIONS, netcat={"type": "str"}))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import SSH_WINDOW_BYTES
+
 LINK = "link"
 SSH_WINDOW = "ssh-window"
 CIPHER_CPU = "cipher-cpu"
@@ -44,9 +46,8 @@ LIMITS = (
 SET_UP_SHARE = 0.5
 #: Share of the ceiling from which the link is full.
 LINK_SHARE = 0.9
-#: What an OpenSSH channel has on its way at most (CHAN_SES_WINDOW_DEFAULT of channels.h); sftp's 64 requests of 32 KiB
-#: come to the same.
-WINDOW_BYTES = 2 * 1024 * 1024
+#: What an ssh connection has on its way at most; sftp's 64 requests of 32 KiB come to the same.
+WINDOW_BYTES = SSH_WINDOW_BYTES
 #: Share of a window per round trip from which the window is full; above the other one it is not a window of this size.
 WINDOW_SHARE, WINDOW_EXCESS = 0.7, 1.1
 #: Share of the copying time for which a program that runs on one processor must have been busy: it waits now and then,

@@ -36,6 +36,8 @@ CAMPAIGN_OPTIONS = frozenset(
         "verify",
         "cache",
         "manifest",
+        "link_Bps",
+        "link_stream_Bps",
     )
 )
 #: A module that has all these options is a copy method: a campaign gives them to each.

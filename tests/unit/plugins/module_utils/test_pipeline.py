@@ -59,7 +59,7 @@ def test_the_end_of_a_long_stderr_is_kept() -> None:
     result = run(["sh", "-c", "seq 100000 >&2; printf 'last \\351' >&2"]).results[0]
     assert result.stderr.endswith(b"100000\nlast \xe9")
     assert len(result.stderr) == 2000
-    assert result.as_record("source")["stderr"].endswith("last \\xe9")
+    assert result.as_record("source", 0)["stderr"].endswith("last \\xe9")
 
 
 def test_cpu_time_includes_descendants() -> None:

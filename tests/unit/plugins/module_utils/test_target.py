@@ -279,9 +279,9 @@ sys.stdout.buffer.write(connection.makefile("rb").read())
 def test_a_receiver_is_started_awaited_and_counted(target: Target, tmp_path: Path) -> None:
     target.open()
     out = tmp_path / "out"
-    port = target.request("free_port", address="127.0.0.1")["port"]
+    (port,) = target.request("free_ports", address="127.0.0.1", count=1)["ports"]
     stages = [[sys.executable, "-c", LISTENER, "127.0.0.1", str(port)], ["sh", "-c", f"cat > {out}"]]
-    target.request("start", stages=stages, address="127.0.0.1", port=port)
+    target.request("start", streams=[{"stages": stages, "port": port}], address="127.0.0.1")
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(b"x" * 70000)
     answer = target.request("wait", timeout_s=10.0)
@@ -294,18 +294,18 @@ def test_a_receiver_is_started_awaited_and_counted(target: Target, tmp_path: Pat
 
 def test_a_listener_elsewhere_is_refused_and_ended(target: Target) -> None:
     target.open()
-    port = target.request("free_port", address="127.0.0.1")["port"]
+    (port,) = target.request("free_ports", address="127.0.0.1", count=1)["ports"]
     stages = [[sys.executable, "-c", LISTENER, "0.0.0.0", str(port)]]
     with pytest.raises(Ended, match="instead of on"):
-        target.request("start", stages=stages, address="127.0.0.1", port=port)
+        target.request("start", streams=[{"stages": stages, "port": port}], address="127.0.0.1")
     assert processes_of(f"0.0.0.0\0{port}") == []
 
 
 def test_what_the_agent_started_ends_with_the_channel(target: Target) -> None:
     target.open()
-    port = target.request("free_port", address="127.0.0.1")["port"]
+    (port,) = target.request("free_ports", address="127.0.0.1", count=1)["ports"]
     stages = [[sys.executable, "-c", LISTENER, "127.0.0.1", str(port)]]
-    target.request("start", stages=stages, address="127.0.0.1", port=port)
+    target.request("start", streams=[{"stages": stages, "port": port}], address="127.0.0.1")
     assert len(processes_of(f"127.0.0.1\0{port}")) == 1
     target.close()
     deadline = time.monotonic() + 10
@@ -378,10 +378,10 @@ def test_a_proxy_that_is_missing_is_not_a_missing_python(fake_ssh: str, monkeypa
 
 def test_what_the_agent_started_ends_when_it_is_told_to(target: Target) -> None:
     target.open()
-    port = target.request("free_port", address="127.0.0.1")["port"]
+    (port,) = target.request("free_ports", address="127.0.0.1", count=1)["ports"]
     # Out of reach of an end of input: nobody connects.
     stages = [[sys.executable, "-c", LISTENER, "127.0.0.1", str(port)]]
-    target.request("start", stages=stages, address="127.0.0.1", port=port)
+    target.request("start", streams=[{"stages": stages, "port": port}], address="127.0.0.1")
     (listener,) = processes_of(f"127.0.0.1\0{port}")
     agent = int(Path(f"/proc/{listener}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(agent, signal.SIGTERM)

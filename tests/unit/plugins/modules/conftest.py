@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _copy
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _copy, _tree
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import CopyMethod, Host, Job
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import Ssh
 
@@ -71,8 +71,11 @@ def job_for(tmp_path: Path) -> Callable[..., Job]:
             Ssh(address),
             hosts.get("source", host("source", answers=openssh)),
             hosts.get("target", host("target")),
-            4000,
             str(tmp_path),
+            free_ports=lambda count: list(range(4000, 4000 + count)),
+            list_source=lambda: _tree.scan("/data", False),
+            round_trip_s=lambda: 0.08,
+            cores=2,
         )
 
     return make

@@ -51,8 +51,8 @@ def test_scp(job_for: MakeJob, options: dict[str, Any], label: str, argv: str) -
     job = job_for(method)
     commands = method.commands(job)
     assert method.label() == label
-    assert words(commands.source) == [argv]
-    assert commands.target == []
+    assert words(commands.streams[0].source) == [argv]
+    assert not commands.streams[0].target
     assert commands.cwd == job.private_dir
 
 
@@ -78,12 +78,12 @@ def test_scp_never_speaks_another_protocol_than_asked(
             method.commands(job)
         assert raised.value.status == "unsupported"
     else:
-        assert method.commands(job).source[0][1 : 1 + len(flag)] == flag
+        assert method.commands(job).streams[0].source[0][1 : 1 + len(flag)] == flag
 
 
 def test_scp_brackets_ipv6(job_for: MakeJob) -> None:
     method = scp.Scp({"ssh_compression": False, "protocol": "sftp", "preserve": False})
-    assert method.commands(job_for(method, address="fd00::2")).source[0][-1] == "[fd00::2]:/srv/"
+    assert method.commands(job_for(method, address="fd00::2")).streams[0].source[0][-1] == "[fd00::2]:/srv/"
 
 
 RSYNC_SSH = f"/bin/ssh {SSH}"
@@ -107,11 +107,11 @@ RSYNC_SSH = f"/bin/ssh {SSH}"
     ],
 )
 def test_rsync(job_for: MakeJob, options: dict[str, Any], label: str, argv: str) -> None:
-    method = rsync.Rsync({"compress": False, "ssh_compression": False, "extra_args": [], **options})
+    method = rsync.Rsync({"compress": False, "ssh_compression": False, "extra_args": [], "streams": 1, **options})
     commands = method.commands(job_for(method))
     assert method.label() == label
-    assert words(commands.source) == [argv]
-    assert commands.target == []
+    assert words(commands.streams[0].source) == [argv]
+    assert not commands.streams[0].target
     assert commands.cwd == "/data"
 
 
@@ -147,11 +147,13 @@ def test_rsync(job_for: MakeJob, options: dict[str, Any], label: str, argv: str)
     ],
 )
 def test_tar_ssh(job_for: MakeJob, options: dict[str, Any], label: str, source: list[str]) -> None:
-    method = tar_ssh.TarSsh({"compression": "none", "compression_level": None, "ssh_compression": False, **options})
+    method = tar_ssh.TarSsh(
+        {"compression": "none", "compression_level": None, "ssh_compression": False, "streams": 1, **options}
+    )
     commands = method.commands(job_for(method))
     assert method.label() == label
-    assert words(commands.source) == source
-    assert commands.target == []
+    assert words(commands.streams[0].source) == source
+    assert not commands.streams[0].target
 
 
 OPENBSD = "OpenBSD netcat (Debian patchlevel 1.219-1)\nusage: nc [-46CDdFhklNnrStUuvZz] ..."
@@ -205,17 +207,17 @@ def netcats(source: str, target: str) -> dict[str, Any]:
 def test_tar_nc(
     job_for: MakeJob, options: dict[str, Any], netcat: str, label: str, source: list[str], target: list[str]
 ) -> None:
-    method = tar_nc.TarNc({"compression": "none", "compression_level": None, "netcat": None, **options})
+    method = tar_nc.TarNc({"compression": "none", "compression_level": None, "netcat": None, "streams": 1, **options})
     commands = method.commands(job_for(method, **netcats(netcat, netcat)))
     assert method.label() == label
-    assert words(commands.source) == source
-    assert words(commands.target) == target
+    assert words(commands.streams[0].source) == source
+    assert words(commands.streams[0].target) == target
 
 
 def test_a_name_is_looked_up_and_an_address_is_not(job_for: MakeJob) -> None:
-    method = tar_nc.TarNc({"compression": "none", "compression_level": None, "netcat": None})
+    method = tar_nc.TarNc({"compression": "none", "compression_level": None, "netcat": None, "streams": 1})
     commands = method.commands(job_for(method, address="dc2-a", **netcats(OPENBSD, OPENBSD)))
-    assert words(commands.source)[-1] == "/bin/nc -N dc2-a 4000"
+    assert words(commands.streams[0].source)[-1] == "/bin/nc -N dc2-a 4000"
 
 
 @pytest.mark.parametrize(
@@ -229,7 +231,7 @@ def test_a_name_is_looked_up_and_an_address_is_not(job_for: MakeJob) -> None:
 def test_what_netcat_cannot_do_is_unsupported(
     job_for: MakeJob, address: str, source: str, target: str, words: str
 ) -> None:
-    method = tar_nc.TarNc({"compression": "none", "compression_level": None, "netcat": None})
+    method = tar_nc.TarNc({"compression": "none", "compression_level": None, "netcat": None, "streams": 1})
     with pytest.raises(Ended) as raised:
         method.commands(job_for(method, address=address, **netcats(source, target)))
     assert raised.value.status == "unsupported"
@@ -237,7 +239,7 @@ def test_what_netcat_cannot_do_is_unsupported(
 
 
 def test_a_jump_host_leaves_netcat_no_way(job_for: MakeJob) -> None:
-    method = tar_nc.TarNc({"compression": "none", "compression_level": None, "netcat": None})
+    method = tar_nc.TarNc({"compression": "none", "compression_level": None, "netcat": None, "streams": 1})
     job = job_for(method, **netcats(OPENBSD, OPENBSD))
     ask = " ".join(["/bin/ssh", *job.ssh.flags(), "-G", "--", "198.18.1.2"])
     jumped = job._replace(source=host("source", answers={"/bin/nc -h": OPENBSD, ask: "user x\nproxyjump hop\n"}))
@@ -249,13 +251,13 @@ def test_a_jump_host_leaves_netcat_no_way(job_for: MakeJob) -> None:
     ("method", "missing", "end", "name"),
     [
         (
-            tar_ssh.TarSsh({"compression": "zstd", "compression_level": None, "ssh_compression": False}),
+            tar_ssh.TarSsh({"compression": "zstd", "compression_level": None, "ssh_compression": False, "streams": 1}),
             "zstd",
             "target",
             "dc2-a",
         ),
         (
-            tar_ssh.TarSsh({"compression": "zstd", "compression_level": None, "ssh_compression": False}),
+            tar_ssh.TarSsh({"compression": "zstd", "compression_level": None, "ssh_compression": False, "streams": 1}),
             "zstd",
             "source",
             "dc1-a",
@@ -285,6 +287,7 @@ def test_a_missing_program_is_unsupported_and_named(
     ],
 )
 def test_levels(params: dict[str, Any], mistake: str | None) -> None:
+    params = {"streams": 1, **params}
     assert tar_ssh.TarSsh(params).mistake() == tar_nc.TarNc(params).mistake() == mistake
 
 
