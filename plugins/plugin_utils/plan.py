@@ -106,6 +106,7 @@ class Method:
         """Whether a compressor works in it, by the common option names; only the estimate of duration uses this."""
         return bool(
             self.args.get("compress")
+            or self.args.get("compress_choice")
             or self.args.get("ssh_compression")
             or self.args.get("compression", "none") != "none"
         )

@@ -82,8 +82,8 @@ def test_a_bare_login_sets_only_what_must_be_so() -> None:
 
 
 def test_a_full_login() -> None:
-    ssh = Ssh("198.18.1.2", 2222, "copy", "/keys/a key", "/known hosts/100%", ("ProxyJump=hop",))
-    settings = ssh.settings(compression=True)
+    ssh = Ssh("198.18.1.2", 2222, "copy", "/keys/a key", "/known hosts/100%", ("ProxyJump=hop",), True)
+    settings = ssh.settings()
     assert settings[0] == "ProxyJump=hop"
     assert settings[-6:] == [
         "Compression=yes",
@@ -100,9 +100,10 @@ def test_ssh_itself_reads_the_settings_as_meant() -> None:
     program = shutil.which("ssh")
     if program is None:
         pytest.skip("no ssh here")
-    ssh = Ssh("198.18.1.2", 2222, "copy", "/keys/a key", "/known hosts/list", ("Ciphers=aes128-gcm@openssh.com",))
+    link = Ssh("198.18.1.2", 2222, "copy", "/keys/a key", "/known hosts/list", ("Ciphers=aes256-ctr", "MACs=hmac-sha1"))
+    ssh = link.with_options({"ssh_compression": True, "ssh_cipher": "aes128-gcm@openssh.com", "ssh_mac": None})
     said = subprocess.run(
-        [program, *ssh.flags(True), "-G", ssh.address], stdout=subprocess.PIPE, text=True, check=True
+        [program, *ssh.flags(), "-G", ssh.address], stdout=subprocess.PIPE, text=True, check=True
     ).stdout
     told = said.splitlines()
     for line in (
@@ -115,6 +116,7 @@ def test_ssh_itself_reads_the_settings_as_meant() -> None:
         "requesttty false",
         "identitiesonly yes",
         "ciphers aes128-gcm@openssh.com",
+        "macs hmac-sha1",
         "forwardagent no",
         "controlmaster false",
     ):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
@@ -58,6 +59,17 @@ def host(end: str, missing: tuple[str, ...] = (), answers: dict[str, str] | None
     )
 
 
+def made(method_class: Any, **options: Any) -> Any:
+    """A method with these options, the others as its module has them by default."""
+    module = sys.modules[method_class.__module__]
+    with mock.patch.object(module, "run_copy") as run_copy:
+        module.main()
+    (_class, spec), _keywords = run_copy.call_args
+    unknown = set(options) - set(spec)
+    assert not unknown
+    return method_class({**{name: option.get("default") for name, option in spec.items()}, **options})
+
+
 @pytest.fixture
 def job_for(tmp_path: Path) -> Callable[..., Job]:
     """What a method is asked in the argv tables: /data to dc2-a:/srv/copy, port 4000."""
@@ -68,7 +80,7 @@ def job_for(tmp_path: Path) -> Callable[..., Job]:
             method.params,
             "/data",
             "/srv/copy",
-            Ssh(address),
+            Ssh(address).with_options(method.params),
             hosts.get("source", host("source", answers=openssh)),
             hosts.get("target", host("target")),
             str(tmp_path),

@@ -588,11 +588,14 @@ AGREED = {"cipher": "aes256-ctr", "mac": "hmac-sha2-256", "compression": "none"}
 
 def test_a_link_tells_what_other_ways_to_log_in_agree_on(run_module: Run, scratch: dict[str, Any]) -> None:
     looked = {key: scratch[key] for key in ("address", "target_python", "scratch_token")}
-    result = run_module(link_info, ssh_variants=[{"ssh_options": ["Ciphers=x"]}, {"compression": True}], **looked)
+    asked = [{"ssh_options": ["Ciphers=x"]}, {"compression": True}, {"cipher": "aes128-cbc", "mac": "hmac-md5"}]
+    result = run_module(link_info, ssh_variants=asked, **looked)
     assert result["ssh"] == AGREED
+    plain = {"ssh_options": [], "compression": False, "cipher": None, "mac": None}
     assert result["ssh_variants"] == [
-        {"ssh_options": ["Ciphers=x"], "compression": False, "negotiated": AGREED},
-        {"ssh_options": [], "compression": True, "negotiated": {**AGREED, "compression": "zlib@openssh.com"}},
+        {**plain, "ssh_options": ["Ciphers=x"], "negotiated": AGREED},
+        {**plain, "compression": True, "negotiated": {**AGREED, "compression": "zlib@openssh.com"}},
+        {**plain, **asked[2], "negotiated": dict.fromkeys(AGREED)},
     ]
 
 
@@ -602,6 +605,22 @@ def test_a_copy_of_its_own_tells_what_ssh_agreed_on(
 ) -> None:
     record = run_module(tar_ssh, ssh_compression=compress, **options)["record"]
     assert record["method"]["ssh"] == {**AGREED, "compression": compression}
+
+
+@pytest.mark.parametrize(
+    ("cipher", "words"),
+    [
+        ("aes64", "has no cipher aes64: choose one that ssh -Q cipher lists there: aes128-ctr, aes128-cbc"),
+        ("aes128-cbc", "refuses the cipher that is asked for: choose one that it offers: aes256-ctr, x"),
+    ],
+)
+@pytest.mark.parametrize("measured", [False, True])
+def test_a_cipher_that_an_end_does_not_have_is_unsupported(
+    run_module: Run, options: dict[str, Any], scratch: dict[str, Any], cipher: str, words: str, measured: bool
+) -> None:
+    result = run_module(tar_ssh, ssh_cipher=cipher, **(scratch if measured else options))
+    assert result["record"]["status"] == "unsupported"
+    assert result["msg"].endswith(words)
 
 
 IPERF = {"end": {"sum_sent": {"bits_per_second": 100e6}, "sum_received": {"bits_per_second": 96e6}}}
