@@ -157,7 +157,7 @@ options:
     default: 1
 """
 
-    TAR_COMPRESSION = r"""
+    TAR = r"""
 options:
   compression:
     description:
@@ -169,4 +169,8 @@ options:
     description:
       - Level for O(compression), V(1) to V(9) (V(19) for V(zstd), V(12) for V(lz4)). By default the compressor's own.
     type: int
+  buffer:
+    description:
+      - Memory of this size that evens out reading, sending and writing, V(64M) for example, by C(mbuffer) at both ends.
+    type: str
 """

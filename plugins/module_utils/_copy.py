@@ -99,12 +99,14 @@ class Host:
         which: Callable[[list[str]], dict[str, str | None]],
         ask: Callable[[list[str]], dict[str, Any]],
         version_option: Callable[[str], str | None],
+        write: Callable[[str, str], str],
     ) -> None:
         self.end = end
         self._version_option = version_option
         self.name = name
         self._which = which
         self._ask = ask
+        self._write = write
         self._found: dict[str, str | None] = {}
         self._used: dict[str, str] = {}
 
@@ -141,6 +143,10 @@ class Host:
         answer = self._ask(argv)
         return str(answer["output"]) if answer["rc"] is not None else ""
 
+    def private_file(self, name: str, text: str) -> str:
+        """Write a file there that only the copy user can read and that is removed when the run is over; its path."""
+        return self._write(name, text)
+
     def version(self, name: str) -> str | None:
         """The first line that a program prints of its version; null where it is missing or does not tell."""
         path = self.find(name)
@@ -162,19 +168,23 @@ class Host:
 
 class Stream(NamedTuple):
     """One of the streams of a copy: argv lists of its stages on the source, each feeding the next; those on the target,
-    started before them by the agent (none where ssh starts the far end); and the port on which the first of them
-    listens."""
+    started before them by the agent (none where ssh starts the far end); the port on which one of them listens; whether
+    they serve until they are told to end, which they are when every stream's stages on the source have ended; and the
+    place of the source's stage whose output is what the target's first stage should write."""
 
     source: list[list[str]]
     target: Sequence[list[str]] = ()
     port: int = 0
+    serves: bool = False
+    counted: int = -2
 
 
 class Commands(NamedTuple):
     """What a method runs: its streams, side by side; the source stages' working directory; what the method found out of
     its programs' versions beyond what C(--version) tells; the ssh logins that all of it makes, by default
     C(CopyMethod.sessions) for each stream; what the target's agent gives mode, owner and time when every stream has
-    ended; and the seconds that it took to plan what each stream carries."""
+    ended; the seconds that it took to plan what each stream carries; and whether the data goes through another ssh client
+    than the source's, of which nobody knows what it agrees on."""
 
     streams: list[Stream]
     cwd: str | None = None
@@ -182,14 +192,16 @@ class Commands(NamedTuple):
     sessions: int | None = None
     settled: _tree.Manifest | None = None
     planned_s: float = 0.0
+    own_ssh: bool = False
 
 
 class Job(NamedTuple):
     """What a method is asked to copy, and with what. C(dest) is an absolute path of an empty directory on the target;
     C(private_dir) an empty directory of ours on the source. C(free_ports) finds as many free ports on the target,
     C(list_source) lists the source now, without checksums, and C(round_trip_s) measures one. C(cores) may be at work at
-    both ends. C(link_Bps) and C(link_stream_Bps) are what the link carries in bytes a second, as a whole and in one TCP
-    connection; null where nobody has measured it."""
+    both ends. C(peer) is the source's address as the target sees it, null where the target does not tell. C(link_Bps)
+    and C(link_stream_Bps) are what the link carries in bytes a second, as a whole and in one TCP connection; null where
+    nobody has measured it."""
 
     params: Mapping[str, Any]
     src: str
@@ -202,6 +214,7 @@ class Job(NamedTuple):
     list_source: Callable[[], _tree.Manifest]
     round_trip_s: Callable[[], float]
     cores: int
+    peer: str | None = None
     link_Bps: float | None = None  # noqa: N815
     link_stream_Bps: float | None = None  # noqa: N815
 
@@ -213,8 +226,8 @@ class CopyMethod:
     name = ""
     #: Whether the payload crosses the network encrypted.
     encrypted = True
-    #: ssh logins to the target that one stream of a copy makes.
-    sessions = 1
+    #: ssh logins to the target that one stream of a copy makes; null where nobody can say.
+    sessions: int | None = 1
     #: Whether the target's stages listen on a port of the link's address.
     listens = False
     #: Whether it copies what a symbolic link leads to.
@@ -282,10 +295,19 @@ class Run:
         self.ssh = ssh_of(self.params)
         #: The login of the method's own connections; our session is not compressed and has the link's cipher.
         self.method_ssh = self.ssh.with_options(method.params)
-        self.here = Host("source", self.source_name, _agent.which, _agent.ask, method.version_option)
+        self.here = Host(
+            "source",
+            self.source_name,
+            _agent.which,
+            _agent.ask,
+            method.version_option,
+            lambda name, text: _agent.write_private(self.private_dir, name, text),
+        )
         self.target: Target | None = None
         self.pipelines: Parallel | None = None
         self.far_results: list[dict[str, Any]] = []
+        #: C(Stream.counted) of each stream.
+        self.counted: list[int] = []
         #: The number of the stream whose receiver failed first; null where none did.
         self.far_failed: int | None = None
         self.target_uid = 0
@@ -346,6 +368,7 @@ class Run:
             lambda names: target.request("which", names=names),
             lambda argv: target.request("ask", argv=argv),
             self.method.version_option,
+            lambda name, text: str(target.request("private_file", file=name, text=text)["path"]),
         )
         there.look_up(self.method.target_programs)
         if target.noise and self.method.needs_clean_shell:
@@ -366,12 +389,8 @@ class Run:
             self._refuse_symlink_loop(src, before)
         self._refuse_without_room(before, place["room"])
         tree = os.path.join(params["dest"], _agent.TREE) if params["scratch"] else params["dest"]
-        if self.method.listens and "%" in params["address"]:
-            raise Ended(
-                "unsupported",
-                f"address {params['address']} has a zone, which is a name of the source's own: nothing can listen on it on "
-                f"target {self.target_name}; give a global address or choose an ssh method",
-            )
+        if self.method.listens:
+            self._refuse_what_cannot_be_listened_on()
         commands = self.method.commands(
             Job(
                 params=self.method.params,
@@ -385,11 +404,15 @@ class Run:
                 list_source=lambda: self._scan(src, False, None),
                 round_trip_s=lambda: target.round_trip_ms() / 1000,
                 cores=min(_fingerprint.usable_cores(), hello["cores"]),
+                peer=hello["peer"],
                 link_Bps=params["link_Bps"],
                 link_stream_Bps=params["link_stream_Bps"],
             )
         )
         self.record["method"]["streams"] = len(commands.streams)
+        if commands.own_ssh:
+            self.record["method"]["ssh"] = dict.fromkeys(("cipher", "mac", "compression"))
+            _record.add_flag(self.record, "own-ssh")
         self.record["method"]["versions"] = dict(
             self.here.versions(),
             **{"target " + name: version for name, version in there.versions().items()},
@@ -471,6 +494,22 @@ class Run:
                 "unsupported",
                 f"the ssh server of target {self.target_name} refuses the {kind} that is asked for: choose one that it offers: "
                 + offer.replace(",", ", "),
+            )
+
+    def _refuse_what_cannot_be_listened_on(self) -> None:
+        address = self.params["address"]
+        if "%" in address:
+            raise Ended(
+                "unsupported",
+                f"address {address} has a zone, which is a name of the source's own: nothing can listen on it on "
+                f"target {self.target_name}; give a global address or choose an ssh method",
+            )
+        said = self.here.ask([self.here.program("ssh"), *self.ssh.flags(), "-G", "--", address])
+        found = re.search(r"^(proxyjump|proxycommand) (?!none$)(.+)$", said, re.MULTILINE)
+        if found:
+            raise Ended(
+                "unsupported",
+                f"ssh reaches target {self.target_name} through {found.group(2)} ({found.group(1)}), {self.method.name} cannot: there is no direct route",
             )
 
     def _refuse_overlap(self, src: str, place: dict[str, Any], same_kernel: bool) -> None:
@@ -608,19 +647,22 @@ class Run:
         params = self.params
         round_trip_before_ms, round_trip_after_ms = target.round_trip_ms(), None
         sessions = commands.sessions
-        if sessions is None:
+        if sessions is None and self.method.sessions is not None:
             sessions = self.method.sessions * len(commands.streams)
         target.request("begin", expected_sessions=sessions)
         own_before_s = time.process_time()
         host_before, meter = _counters.host_cpu(), _counters.Meter(self.record["link"]["device"])
         setup_s = commands.planned_s
         receivers = [
-            {"stages": list(stream.target), "port": stream.port} for stream in commands.streams if stream.target
+            {"stages": list(stream.target), "port": stream.port, "serves": stream.serves}
+            for stream in commands.streams
+            if stream.target
         ]
         if receivers:
             setup_start = time.monotonic()
             target.request("start", streams=receivers, address=params["address"])
             setup_s += time.monotonic() - setup_start
+        self.counted = [stream.counted for stream in commands.streams]
         self.pipelines = pipelines = Parallel(
             [Pipeline(stream.source, cwd=commands.cwd) for stream in commands.streams],
             _LOGINS_AT_ONCE if sessions else None,
@@ -659,6 +701,8 @@ class Run:
                 finished = finished and (far["finished"] or failed)
                 if ended_here is not None and far["ended_ago_s"] is not None:
                     ended = max(ended_here, answered - far["ended_ago_s"])
+                elif all(stage["serves"] for stage in self.far_results):
+                    ended = ended_here
             if commands.settled is not None and finished and not failed and self.far_failed is None:
                 settled = target.request("settle", WORK_LIMIT_S, tree=tree, packed=commands.settled.pack())
                 # Whoever copies waits for the answer.
@@ -720,7 +764,8 @@ class Run:
         self._charge_cpu(measured, record["wall_s"])
 
     def far_results_as_record(self) -> list[dict[str, Any]]:
-        return [{key: value for key, value in stage.items() if key != "stdout_bytes"} for stage in self.far_results]
+        ours = ("stdout_bytes", "serves")
+        return [{key: value for key, value in stage.items() if key not in ours} for stage in self.far_results]
 
     def _charge_cpu(self, measured: Measured, wall_s: float | None) -> None:
         assert self.pipelines is not None
@@ -771,10 +816,11 @@ class Run:
         if number is not None:
             self._judge_stream(number, self.pipelines.pipelines[number].results)
         for number, pipeline in enumerate(self.pipelines.pipelines):
-            received = next((stage["stdout_bytes"] for stage in self.far_results if stage["stream"] == number), None)
-            if not self.far_results or len(pipeline.results) < 2:
+            first = next((stage for stage in self.far_results if stage["stream"] == number), None)
+            if not self.far_results or len(pipeline.results) < 2 or (first and first["serves"]):
                 continue
-            sent = pipeline.results[-2].stdout_bytes
+            received = first and first["stdout_bytes"]
+            sent = pipeline.results[self.counted[number]].stdout_bytes
             if sent is None or received is None:
                 _record.add_flag(self.record, "stream-not-counted")
             elif sent != received:
@@ -783,7 +829,10 @@ class Run:
 
     def _judge_stream(self, number: int, results: Sequence[StageResult]) -> None:
         ours = first_cause(results)
-        theirs = next((stage for stage in self.far_results if stage["stream"] == number and stage["rc"] != 0), None)
+        theirs = next(
+            (stage for stage in self.far_results if stage["stream"] == number and stage["rc"] and not stage["serves"]),
+            None,
+        )
         # A receiver that fails breaks the connection under our last stage. What fails before that one, or by a signal,
         # does so by itself, and the receiver then gets half a stream.
         by_itself = ours is not None and (ours is not results[-1] or ours.rc > 128)

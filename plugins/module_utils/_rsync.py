@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping
 
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _tree
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import Host
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _streams, _tree
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import Host, Job
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import Ended
 
 #: The compressors of rsync(1) with their levels; lz4 has none to choose from.
@@ -16,6 +16,10 @@ _LEVELS = {"zstd": (-131072, 22), "zlib": (1, 9), "zlibx": (1, 9), "lz4": None}
 
 #: The option of each choice, and what C(rsync --version) calls the list of those that it has.
 _CHOICES = (("compress_choice", "--compress-choice", "Compress"), ("checksum_choice", "--checksum-choice", "Checksum"))
+
+#: What one core sends, in bytes a second, as it is and compressed with zlib.
+_RSYNC_BPS = 200e6
+_RSYNC_Z_BPS = 25e6
 
 #: Options of every method that runs rsync.
 RSYNC_OPTIONS: dict[str, dict[str, Any]] = {
@@ -96,6 +100,18 @@ def arguments(params: Mapping[str, Any], source: Host, target: Host) -> list[str
         *params["extra_args"],
     ]
     return argv
+
+
+def plan(job: Job, window_bytes: int | None) -> _streams.Planned | None:
+    """C(_streams.plan) for rsync, which carries whole files."""
+    compresses = any(job.params.get(name) for name in ("compress", "compress_choice", "ssh_compression"))
+    return _streams.plan(job, _RSYNC_Z_BPS if compresses else _RSYNC_BPS, window_bytes, split=False)
+
+
+def listed(job: Job, number: int, part: _streams.Part) -> list[str]:
+    """The arguments with which stream C(number) carries C(part)."""
+    # Directories are given their attributes at the very end, and no stream may close one to the others.
+    return [f"--files-from={_streams.write_list(job, number, part)}", "--from0", "--no-implied-dirs"]
 
 
 def _refuse_unknown(source: Host, target: Host, name: str, choice: str, title: str) -> None:

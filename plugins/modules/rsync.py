@@ -117,14 +117,6 @@ def remote_shell(argv: list[str]) -> str:
     )
 
 
-#: What one core sends, in bytes a second, as it is and compressed with zlib.
-_RSYNC_BPS = 200e6
-_RSYNC_Z_BPS = 25e6
-
-#: How the list of what a stream carries is to be read.
-_LISTED = ("--from0", "--no-implied-dirs")
-
-
 class Rsync(CopyMethod):
     name = "rsync"
     needs_clean_shell = True
@@ -143,15 +135,12 @@ class Rsync(CopyMethod):
         return _rsync.losses(self.params)
 
     def commands(self, job: Job) -> Commands:
-        params = job.params
-        begin = _rsync.arguments(params, job.source, job.target)
-        compresses = params["compress"] or params["compress_choice"] or params["ssh_compression"]
-        planned = _streams.plan(job, _RSYNC_Z_BPS if compresses else _RSYNC_BPS, SSH_WINDOW_BYTES, split=False)
+        begin = _rsync.arguments(job.params, job.source, job.target)
+        planned = _rsync.plan(job, SSH_WINDOW_BYTES)
         if planned is None:
             return Commands([Stream([self._argv(job, begin)])], cwd=job.src)
         streams = [
-            # Directories are given their attributes at the very end, and no stream may close one to the others.
-            Stream([self._argv(job, [*begin, f"--files-from={_streams.write_list(job, number, part)}", *_LISTED])])
+            Stream([self._argv(job, [*begin, *_rsync.listed(job, number, part)])])
             for number, part in enumerate(planned.parts)
         ]
         return Commands(streams, cwd=job.src, settled=planned.settled, planned_s=planned.took_s)

@@ -18,7 +18,7 @@ extends_documentation_fragment:
   - linkops.bulkcopy.connection
   - linkops.bulkcopy.copy
   - linkops.bulkcopy.copy.ssh
-  - linkops.bulkcopy.copy.tar_compression
+  - linkops.bulkcopy.copy.tar
   - linkops.bulkcopy.copy.streams
 attributes:
   check_mode:
@@ -105,14 +105,14 @@ _SSH_C_BPS = 25e6
 
 class TarSsh(CopyMethod):
     name = "tar_ssh"
-    source_programs = ("ssh", "tar", "dd", *_tar.COMPRESSORS)
-    target_programs = ("tar", "dd", *_tar.COMPRESSORS)
+    source_programs = ("ssh", "tar", "dd", "mbuffer", *_tar.COMPRESSORS)
+    target_programs = ("tar", "dd", "mbuffer", *_tar.COMPRESSORS)
 
     def label(self) -> str:
         return _tar.label(self.params, ssh_label(self.params))
 
     def mistake(self) -> str | None:
-        return _tar.bad_level(self.params) or _streams.mistake(self.params)
+        return _tar.mistake(self.params) or _streams.mistake(self.params)
 
     def losses(self) -> frozenset[str]:
         # tar leaves sockets out, with a warning and status 0.
@@ -128,13 +128,14 @@ class TarSsh(CopyMethod):
         return Commands(streams, cwd=job.src, settled=planned.settled, planned_s=planned.took_s)
 
     def _stream(self, job: Job, number: int = 0, part: _streams.Part | None = None) -> Stream:
-        receive = _tar.extract(job, part, through=True)
+        receive = _streams.piped([*_tar.buffer(job.target, job.params), _tar.extract(job, part, through=True)])
         ssh = job.ssh.argv(job.source.program("ssh"), receive)
-        return Stream([_tar.create(job, number, part), *_tar.compress(job.source, job.params), ssh])
+        send = [*_tar.compress(job.source, job.params), *_tar.buffer(job.source, job.params), ssh]
+        return Stream([_tar.create(job, number, part), *send])
 
 
 def main() -> None:
-    run_copy(TarSsh, dict(_tar.COMPRESSION_OPTIONS, **_streams.STREAM_OPTIONS, **SSH_OPTIONS))
+    run_copy(TarSsh, dict(_tar.TAR_OPTIONS, **_streams.STREAM_OPTIONS, **SSH_OPTIONS))
 
 
 if __name__ == "__main__":
