@@ -108,15 +108,16 @@ from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import En
 _MODULE = "copy"
 _USER = "bulkcopy"
 
+#: A daemon of root would else write as somebody else, and only root's may be told as whom.
+_AS_ROOT = "uid = 0\ngid = 0\n"
+
 #: See rsyncd.conf(5). Names are not asked of a name server; links are stored as they are, which C(use chroot = no) would
-#: change; C(uid) and C(gid) count for root only.
+#: change.
 _CONFIGURATION = """\
 address = {address}
 use chroot = no
 reverse lookup = no
-uid = 0
-gid = 0
-[{module}]
+{owner}[{module}]
 path = {path}/
 read only = no
 write only = yes
@@ -177,6 +178,7 @@ class RsyncDaemon(CopyMethod):
             )
         configuration = _CONFIGURATION.format(
             address=job.ssh.address,
+            owner=_AS_ROOT if job.target.ask(["id", "-u"]).strip() == "0" else "",
             module=_MODULE,
             path=path,
             peer=job.peer,

@@ -436,3 +436,16 @@ def test_a_read_only_filesystem_is_called_that(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "access", lambda _path, _mode: False)
     with pytest.raises(_agent.Refusal, match="read-only"):
         _agent.Agent().examine(str(tmp_path / "copy"), False, None)
+
+
+def test_a_private_file_is_ours_alone_and_goes_with_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_agent.tempfile, "tempdir", str(tmp_path))
+    agent = _agent.Agent()
+    paths = [Path(agent.private_file(name, f"{name} \udce9")["path"]) for name in ("one", "two")]
+    assert [path.read_bytes() for path in paths] == [b"one \xe9", b"two \xe9"]
+    assert {path.parent for path in paths} == {next(tmp_path.iterdir())}
+    assert [oct(path.stat().st_mode & 0o777) for path in (*paths, paths[0].parent)] == ["0o600", "0o600", "0o700"]
+    with pytest.raises(FileExistsError):
+        agent.private_file("one", "again")
+    agent.end_all()
+    assert list(tmp_path.iterdir()) == []

@@ -45,8 +45,19 @@ def run_module(monkeypatch: pytest.MonkeyPatch) -> Run:
     return run
 
 
-def host(end: str, missing: tuple[str, ...] = (), answers: dict[str, str] | None = None) -> Host:
-    """An end that has every program in /bin except C(missing), and answers as told."""
+def host(
+    end: str,
+    missing: tuple[str, ...] = (),
+    answers: dict[str, str] | None = None,
+    written: dict[str, str] | None = None,
+) -> Host:
+    """An end that has every program in /bin except C(missing), answers as told, and keeps its private files, by their
+    names, in C(written)."""
+
+    def write(name: str, text: str) -> str:
+        if written is not None:
+            written[name] = text
+        return f"/private/{name}"
 
     def ask(argv: list[str]) -> dict[str, Any]:
         return {"rc": 0, "output": (answers or {}).get(" ".join(argv), "")}
@@ -55,7 +66,12 @@ def host(end: str, missing: tuple[str, ...] = (), answers: dict[str, str] | None
         return {name: None if name in missing else f"/bin/{name}" for name in names}
 
     return Host(
-        end, "dc1-a" if end == "source" else "dc2-a", which, ask, lambda program: "-V" if program == "ssh" else None
+        end,
+        "dc1-a" if end == "source" else "dc2-a",
+        which,
+        ask,
+        lambda program: "-V" if program == "ssh" else None,
+        write,
     )
 
 
@@ -88,6 +104,7 @@ def job_for(tmp_path: Path) -> Callable[..., Job]:
             list_source=lambda: _tree.scan("/data", False),
             round_trip_s=lambda: 0.08,
             cores=2,
+            peer="198.18.1.1",
         )
 
     return make

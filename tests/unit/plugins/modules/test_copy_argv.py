@@ -6,14 +6,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import CopyMethod, Job
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import Ended, Ssh, ssh_mistake
-from ansible_collections.linkops.bulkcopy.plugins.modules import rsync, scp, sftp, tar_nc, tar_ssh
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._streams import piped
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import Ended, Ssh, remote_command, ssh_mistake
+from ansible_collections.linkops.bulkcopy.plugins.modules import rsync, rsync_daemon, scp, sftp, tar_nc, tar_ssh
 
 from .conftest import host, made
 
@@ -27,6 +29,7 @@ SSH = (
 SSH_C = SSH.replace("Compression=no", "Compression=yes")
 TAR = "/bin/tar -C /data -cf - -- ."
 EXTRACT = "/bin/tar -C /srv/copy -xpf -"
+BUFFERED = remote_command(piped([["/bin/mbuffer", "-q", "-m", "64M"], EXTRACT.split()]))
 
 
 def words(stages: list[list[str]]) -> list[str]:
@@ -252,6 +255,11 @@ def test_rsync(job_for: MakeJob, options: dict[str, Any], label: str, argv: str)
             [TAR, f"/bin/ssh {SSH_C} -- 198.18.1.2 exec /bin/sh -c 'exec {EXTRACT}'"],
         ),
         (
+            {"buffer": "64M"},
+            "tar|mbuffer -m 64M|ssh",
+            [TAR, "/bin/mbuffer -q -m 64M", f"/bin/ssh {SSH} -- 198.18.1.2 {BUFFERED}"],
+        ),
+        (
             {"ssh_compression": True, "ssh_cipher": "aes256-gcm@openssh.com"},
             "tar|ssh -C aes256-gcm",
             [
@@ -329,6 +337,20 @@ def netcats(source: str, target: str) -> dict[str, Any]:
             ["/bin/busybox nc -l -p 4000 -s 198.18.1.2", EXTRACT],
         ),
         (
+            {"compression": "lz4", "buffer": "64M"},
+            OPENBSD,
+            "tar|lz4|mbuffer -m 64M|nc",
+            [TAR, "/bin/lz4 -c", "/bin/mbuffer -q -m 64M", "/bin/nc -n -N 198.18.1.2 4000"],
+            ["/bin/nc -n -l 198.18.1.2 4000", "/bin/mbuffer -q -m 64M", "/bin/lz4 -d -c", EXTRACT],
+        ),
+        (
+            {"transport": "socat"},
+            "no netcat at all",
+            "tar|socat",
+            [TAR, "/bin/socat -u -b 65536 STDIN TCP4:198.18.1.2:4000"],
+            ["/bin/socat -u -b 65536 TCP4-LISTEN:4000,bind=198.18.1.2,reuseaddr STDOUT", EXTRACT],
+        ),
+        (
             {"compression": "gzip"},
             OPENBSD,
             "tar|gzip|nc",
@@ -345,6 +367,29 @@ def test_tar_nc(
     assert method.label() == label
     assert words(commands.streams[0].source) == source
     assert words(commands.streams[0].target) == target
+
+
+@pytest.mark.parametrize(("buffer", "counted"), [(None, "/bin/tar"), ("1G", "/bin/tar")])
+def test_the_stream_is_counted_where_nothing_else_is_written(
+    job_for: MakeJob, buffer: str | None, counted: str
+) -> None:
+    """mbuffer writes a byte to itself."""
+    method = made(tar_nc.TarNc, buffer=buffer)
+    (stream,) = method.commands(job_for(method, **netcats(OPENBSD, OPENBSD))).streams
+    assert stream.source[stream.counted][0] == counted
+
+
+@pytest.mark.parametrize(
+    ("address", "send", "listen"),
+    [
+        ("fd00::2", "TCP6:[fd00::2]:4000", "TCP6-LISTEN:4000,bind=[fd00::2],reuseaddr"),
+        ("dc2-a", "TCP:dc2-a:4000", "TCP-LISTEN:4000,bind=dc2-a,reuseaddr"),
+    ],
+)
+def test_socat_s_addresses(job_for: MakeJob, address: str, send: str, listen: str) -> None:
+    method = made(tar_nc.TarNc, transport="socat")
+    (stream,) = method.commands(job_for(method, address=address)).streams
+    assert (stream.source[-1][-1], stream.target[0][-2]) == (send, listen)
 
 
 def test_a_name_is_looked_up_and_an_address_is_not(job_for: MakeJob) -> None:
@@ -369,15 +414,6 @@ def test_what_netcat_cannot_do_is_unsupported(
         method.commands(job_for(method, address=address, **netcats(source, target)))
     assert raised.value.status == "unsupported"
     assert words in raised.value.message
-
-
-def test_a_jump_host_leaves_netcat_no_way(job_for: MakeJob) -> None:
-    method = made(tar_nc.TarNc)
-    job = job_for(method, **netcats(OPENBSD, OPENBSD))
-    ask = " ".join(["/bin/ssh", *job.ssh.flags(), "-G", "--", "198.18.1.2"])
-    jumped = job._replace(source=host("source", answers={"/bin/nc -h": OPENBSD, ask: "user x\nproxyjump hop\n"}))
-    with pytest.raises(Ended, match="no direct route"):
-        method.commands(jumped)
 
 
 @pytest.mark.parametrize(
@@ -409,6 +445,9 @@ def test_a_missing_program_is_unsupported_and_named(
         ({"compression": "zstd", "compression_level": 19}, None),
         ({"compression": "zstd", "compression_level": 0}, "compression_level 0 is not one of zstd's: choose 1 to 19"),
         ({"compression": "none", "compression_level": 1}, "compression_level needs a compression to apply to"),
+        ({"buffer": "512k"}, None),
+        ({"buffer": "0M"}, "buffer '0M' is not a size that mbuffer takes: give one like 512k, 64M or 1G"),
+        ({"buffer": "64"}, "buffer '64' is not a size that mbuffer takes: give one like 512k, 64M or 1G"),
     ],
 )
 def test_levels(params: dict[str, Any], mistake: str | None) -> None:
@@ -453,3 +492,52 @@ def test_a_method_s_cipher_comes_before_the_link_s() -> None:
     assert [value for value in settings if value.startswith("Ciphers=")] == ["Ciphers=aes128-ctr", "Ciphers=aes256-ctr"]
     assert "Compression=yes" in settings
     assert link.with_options({}) == link
+
+
+def test_netcat_s_name_is_not_for_another_transport() -> None:
+    mistake = made(tar_nc.TarNc, transport="socat", netcat="ncat").mistake()
+    assert mistake == "netcat ncat is not used by transport: socat: leave one of them out"
+
+
+@pytest.mark.parametrize(("uid", "owner"), [("0", "uid = 0\ngid = 0\n"), ("1000", "")])
+def test_rsync_daemon(job_for: MakeJob, uid: str, owner: str) -> None:
+    here: dict[str, str] = {}
+    there: dict[str, str] = {}
+    method = made(rsync_daemon.RsyncDaemon, whole_file=True)
+    job = job_for(
+        method, source=host("source", written=here), target=host("target", answers={"id -u": uid}, written=there)
+    )
+    (stream,) = method.commands(job).streams
+    assert method.label() == "rsyncd -a -W"
+    assert words(stream.source) == [
+        "/bin/rsync -a --whole-file -s --password-file=/private/password -- ./ rsync://bulkcopy@198.18.1.2:4000/copy/"
+    ]
+    assert words(list(stream.target)) == [
+        "/bin/rsync --daemon --no-detach --config=/private/rsyncd.conf --port=4000 --log-file=/private/rsyncd.log"
+    ]
+    assert (stream.port, stream.serves) == (4000, True)
+    secret = here["password"].strip()
+    assert re.fullmatch(r"[0-9a-f]{32}", secret)
+    assert there["rsyncd.secrets"] == f"bulkcopy:{secret}\n"
+    assert there["rsyncd.conf"] == (
+        "address = 198.18.1.2\nuse chroot = no\nreverse lookup = no\n" + owner + "[copy]\npath = /srv/copy/\n"
+        "read only = no\nwrite only = yes\nlist = no\nmunge symlinks = no\nhosts allow = 198.18.1.1\n"
+        "auth users = bulkcopy\nsecrets file = /private/rsyncd.secrets\n"
+    )
+    # Nobody reads it off a list of processes.
+    assert secret not in str(stream)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"peer": None}, "does not tell from which address"),
+        ({"dest": "/srv/a\nb"}, "line break"),
+        ({"dest": "/srv/%HOME%"}, "which rsyncd.conf cannot name"),
+    ],
+)
+def test_what_an_rsync_daemon_cannot_be_told(job_for: MakeJob, changed: dict[str, Any], words: str) -> None:
+    method = made(rsync_daemon.RsyncDaemon)
+    with pytest.raises(Ended, match=words) as raised:
+        method.commands(job_for(method)._replace(**changed))
+    assert raised.value.status == "unsupported"
