@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 import traceback
-from typing import Any, Callable
+from typing import Any, Callable, Mapping
 
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _counters, _fingerprint, _tree
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._fingerprint import existing_parent, room
@@ -82,28 +82,12 @@ def ask(argv: list[str], timeout_s: float = 10.0) -> dict[str, Any]:
     return {"rc": done.returncode, "output": escape((done.stdout + done.stderr)[:_ANSWER_BYTES])}
 
 
-#: What copies are made with, and how each program is asked for its version; null for one that does not tell.
-_PROGRAMS: dict[str, str | None] = {
-    "ssh": "-V",
-    "scp": None,
-    "rsync": "--version",
-    "tar": "--version",
-    "gzip": "--version",
-    "pigz": "--version",
-    "bzip2": "--version",
-    "xz": "--version",
-    "zstd": "--version",
-    "lz4": "--version",
-    "nc": None,
-    "iperf3": "--version",
-}
-
-
-def programs() -> dict[str, dict[str, str | None]]:
-    """Path and version (the first line that it prints) of each of C(_PROGRAMS) that is here."""
+def programs(wanted: Mapping[str, str | None]) -> dict[str, dict[str, str | None]]:
+    """Path and version (the first line that it prints) of each program that is here; C(wanted) says how each is asked
+    for its version, null for one that does not tell."""
     found: dict[str, dict[str, str | None]] = {}
-    for name, path in which(list(_PROGRAMS)).items():
-        option = _PROGRAMS[name]
+    for name, path in which(list(wanted)).items():
+        option = wanted[name]
         if path is None:
             continue
         answer = ask([path, option]) if option else None
@@ -112,9 +96,9 @@ def programs() -> dict[str, dict[str, str | None]]:
     return found
 
 
-def fingerprint(path: str | None, address: str | None) -> dict[str, Any]:
+def fingerprint(path: str | None, address: str | None, wanted: Mapping[str, str | None]) -> dict[str, Any]:
     """C(_fingerprint.fingerprint) with our C(programs)."""
-    return dict(_fingerprint.fingerprint(path, address), programs=programs())
+    return dict(_fingerprint.fingerprint(path, address), programs=programs(wanted))
 
 
 def host_facts() -> dict[str, Any]:
@@ -409,9 +393,9 @@ class Agent:
             "flushed_ago_s": None if flushed is None else time.monotonic() - flushed,
         }
 
-    def fingerprint(self, path: str | None) -> dict[str, Any]:
-        """This host, with the filesystem of C(path) and the device on the way back to the peer."""
-        return fingerprint(path, self.hello()["peer"])
+    def fingerprint(self, path: str | None, wanted: dict[str, str | None]) -> dict[str, Any]:
+        """This host, with the filesystem of C(path), the device on the way back to the peer, and C(programs)."""
+        return fingerprint(path, self.hello()["peer"], wanted)
 
     def room(self, dest: str) -> dict[str, Any]:
         return room(dest)

@@ -991,12 +991,17 @@ def die_with_controller(end_all: Callable[[], None]) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def mistake_in(method: CopyMethod) -> str | None:
+    """What is wrong with a method's options, in one sentence; null when nothing is."""
+    return method.mistake() or ssh_mistake(method.params)
+
+
 def run_copy(method_class: Any, options: dict[str, dict[str, Any]]) -> None:
     """The C(main) of a copy module: its options beside the common ones, one run, its record."""
     module = AnsibleModule(argument_spec=dict(COPY_OPTIONS, **options), supports_check_mode=True)
     method_args = {name: module.params[name] for name in options}
     method = method_class(method_args)
-    mistake = method.mistake() or ssh_mistake(method_args)
+    mistake = mistake_in(method)
     if not 0 < module.params["timeout_s"] < float("inf"):
         mistake = "timeout_s {:g} is not a time: give seconds above 0".format(module.params["timeout_s"])
     if mistake:

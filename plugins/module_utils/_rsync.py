@@ -102,6 +102,13 @@ def arguments(params: Mapping[str, Any], source: Host, target: Host) -> list[str
     return argv
 
 
+def remote_shell(argv: list[str]) -> str:
+    """C(argv) as rsync's -e takes it: rsync splits at spaces itself, knows quotes, and reads a doubled one as one."""
+    return " ".join(
+        "'" + word.replace("'", "''") + "'" if re.search(r"[\s'\"]", word) or not word else word for word in argv
+    )
+
+
 def plan(job: Job, window_bytes: int | None) -> _streams.Planned | None:
     """C(_streams.plan) for rsync, which carries whole files."""
     compresses = any(job.params.get(name) for name in ("compress", "compress_choice", "ssh_compression"))

@@ -171,6 +171,14 @@ class Ssh(NamedTuple):
         """C(settings) as arguments of ssh, scp and sftp."""
         return [word for setting in self.settings() for word in ("-o", setting)]
 
+    def config(self) -> str:
+        """C(settings) as a file for C(-F) of ssh and of what reads its files, with the user's and the host's behind them,
+        which such a file would else put out of force."""
+        # Not all that read such files know Key=value.
+        settings = [re.sub(r"^\s*(\w+)\s*=?\s*", r"\1 ", setting) for setting in self.settings()]
+        lines = ["Host *", *settings, "Include ~/.ssh/config", "Include /etc/ssh/ssh_config"]
+        return "\n    ".join(lines) + "\n"
+
     def argv(self, program: str, remote: list[str]) -> list[str]:
         """The ssh command line that runs C(remote) on the target."""
         return [program, *self.flags(), "--", self.address, remote_command(remote)]

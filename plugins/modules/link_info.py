@@ -64,6 +64,12 @@ options:
     description:
       - Directory on the source, there or yet to be made, whose filesystem RV(source.fingerprint) describes.
     type: path
+  programs:
+    description:
+      - Programs of which the fingerprints tell path and version, beside C(ssh) and C(iperf3), each with the argument at
+        which it prints its version, null for one that does not.
+    type: dict
+    default: {}
 seealso:
   - module: linkops.bulkcopy.tree_info
 """
@@ -177,6 +183,9 @@ from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import En
 
 _REPEATS = 3
 
+#: What a link is looked at with, and how each program is asked for its version.
+_PROGRAMS: dict[str, str | None] = {"ssh": "-V", "iperf3": "--version"}
+
 #: One stream is what most methods use; several show what the link itself carries.
 _STREAMS = (1, 4)
 
@@ -242,6 +251,7 @@ def with_variant(ssh: Ssh, variant: dict[str, Any]) -> Ssh:
 def look(module: AnsibleModule, ssh: Ssh, program: str, target: Target) -> dict[str, Any]:
     """Everything that the module returns. Raises C(Ended)."""
     hello = target.open()
+    programs = dict(_PROGRAMS, **module.params["programs"])
     scratch_dir = module.params["scratch_dir"]
     if scratch_dir:
         place = target.request("examine", dest=scratch_dir, scratch=True, token=module.params["scratch_token"])
@@ -274,8 +284,10 @@ def look(module: AnsibleModule, ssh: Ssh, program: str, target: Target) -> dict[
             for variant in module.params["ssh_variants"]
         ],
         "flags": flags,
-        "source": dict(_agent.host_facts(), fingerprint=_agent.fingerprint(module.params["data_dir"], ssh.address)),
-        "target": dict(hello, fingerprint=target.request("fingerprint", path=scratch_dir)),
+        "source": dict(
+            _agent.host_facts(), fingerprint=_agent.fingerprint(module.params["data_dir"], ssh.address, programs)
+        ),
+        "target": dict(hello, fingerprint=target.request("fingerprint", path=scratch_dir, wanted=programs)),
     }
 
 
@@ -285,6 +297,7 @@ def main() -> None:
             CONNECTION_OPTIONS,
             scratch_dir={"type": "str"},
             data_dir={"type": "path"},
+            programs={"type": "dict", "default": {}},
             ceiling_s={"type": "int", "default": 0},
             ssh_variants={
                 "type": "list",

@@ -103,18 +103,9 @@ record:
       type: dict
 """
 
-import re
-
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _rsync, _streams
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import Commands, CopyMethod, Job, Stream, run_copy
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import SSH_OPTIONS, SSH_WINDOW_BYTES, ssh_label
-
-
-def remote_shell(argv: list[str]) -> str:
-    """C(argv) as rsync's -e takes it: rsync splits at spaces itself, knows quotes, and reads a doubled one as one."""
-    return " ".join(
-        "'" + word.replace("'", "''") + "'" if re.search(r"[\s'\"]", word) or not word else word for word in argv
-    )
 
 
 class Rsync(CopyMethod):
@@ -149,7 +140,7 @@ class Rsync(CopyMethod):
         return [
             *begin,
             "-e",
-            remote_shell([job.source.program("ssh"), *job.ssh.flags()]),
+            _rsync.remote_shell([job.source.program("ssh"), *job.ssh.flags()]),
             "--",
             "./",
             "{}:{}/".format(job.ssh.operand_host, job.dest.rstrip("/")),

@@ -7,15 +7,28 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _rsync
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import CopyMethod, Job
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._streams import piped
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import Ended, Ssh, remote_command, ssh_mistake
-from ansible_collections.linkops.bulkcopy.plugins.modules import rsync, rsync_daemon, scp, sftp, tar_nc, tar_ssh
+from ansible_collections.linkops.bulkcopy.plugins.modules import (
+    command,
+    fpsync,
+    rclone,
+    rsync,
+    rsync_daemon,
+    scp,
+    sftp,
+    tar_nc,
+    tar_ssh,
+)
 
 from .conftest import host, made
 
@@ -424,6 +437,12 @@ def test_what_netcat_cannot_do_is_unsupported(
         (rsync.Rsync, {}, "rsync", "target", "dc2-a"),
         (scp.Scp, {"protocol": "legacy"}, "scp", "target", "dc2-a"),
         (sftp.Sftp, {}, "sftp", "source", "dc1-a"),
+        (rsync_daemon.RsyncDaemon, {}, "rsync", "target", "dc2-a"),
+        (rclone.Rclone, {}, "rclone", "source", "dc1-a"),
+        (fpsync.Fpsync, {}, "fpsync", "source", "dc1-a"),
+        (fpsync.Fpsync, {}, "rsync", "target", "dc2-a"),
+        (tar_nc.TarNc, {"transport": "socat"}, "socat", "target", "dc2-a"),
+        (tar_ssh.TarSsh, {"buffer": "1M"}, "mbuffer", "target", "dc2-a"),
     ],
 )
 def test_a_missing_program_is_unsupported_and_named(
@@ -464,7 +483,7 @@ def test_levels(params: dict[str, Any], mistake: str | None) -> None:
     ],
 )
 def test_the_remote_shell_of_rsync(argv: list[str], text: str) -> None:
-    assert rsync.remote_shell(argv) == text
+    assert _rsync.remote_shell(argv) == text
 
 
 @pytest.mark.parametrize(
@@ -541,3 +560,173 @@ def test_what_an_rsync_daemon_cannot_be_told(job_for: MakeJob, changed: dict[str
     with pytest.raises(Ended, match=words) as raised:
         method.commands(job_for(method)._replace(**changed))
     assert raised.value.status == "unsupported"
+
+
+def test_command_replaces_names_in_braces_once(job_for: MakeJob) -> None:
+    here: dict[str, str] = {}
+    method = made(
+        command.Command,
+        encrypted=True,
+        ssh_cipher="aes128-ctr",
+        source=[
+            ["cat", "{src}/{dest}", "{address} {host}", "{open}src{close} {} ${HOME} {a b} {1}"],
+            ["{src}/send", "-F", "{ssh_config}", "{ssh_user}@{peer}:{ssh_port}", "{port}"],
+        ],
+        target=[["receive", "{port}"]],
+        target_serves=True,
+        logins=2,
+    )
+    job = job_for(method, address="fd00::2", source=host("source", written=here))
+    job = job._replace(src="/data/{dest}", ssh=job.ssh._replace(user="copy", port=2222))
+    commands = method.commands(job)
+    (stream,) = commands.streams
+    assert stream.source == [
+        ["/bin/cat", "/data/{dest}//srv/copy", "fd00::2 [fd00::2]", "{src} {} ${HOME} {a b} {1}"],
+        ["/bin//data/{dest}/send", "-F", "/private/ssh_config", "copy@198.18.1.1:2222", "4000"],
+    ]
+    assert list(stream.target) == [["/bin/receive", "4000"]]
+    assert (stream.port, stream.serves, commands.cwd, commands.own_ssh) == (4000, True, "/data/{dest}", True)
+    assert (method.listens, method.sessions, method.encrypted) == (True, 2, True)
+    assert here["ssh_config"].startswith("Host *\n    Ciphers aes128-ctr\n    BatchMode yes\n")
+    assert here["ssh_config"].endswith("\n    Include ~/.ssh/config\n    Include /etc/ssh/ssh_config\n")
+
+
+def test_ssh_reads_the_file_as_it_reads_the_options(tmp_path: Path) -> None:
+    program = shutil.which("ssh")
+    if program is None:
+        pytest.skip("no ssh here")
+    ssh = Ssh(
+        "198.18.1.2", 2222, "copy", "/keys/a key", "/known hosts/100%", ("ProxyCommand=nc -X 5 %h %p", "Tunnel no")
+    )
+    (tmp_path / "config").write_text(ssh.config())
+    told = [
+        subprocess.run([program, *argv, "-G", "198.18.1.2"], stdout=subprocess.PIPE, text=True, check=True).stdout
+        for argv in (ssh.flags(), ["-F", str(tmp_path / "config")])
+    ]
+    assert told[0] == told[1]
+    assert "proxycommand nc -X 5 %h %p\n" in told[0]
+
+
+def test_what_ssh_knows_fills_in_what_the_link_leaves_out(job_for: MakeJob) -> None:
+    method = made(command.Command, encrypted=True, source=[["x", "{ssh_user}", "{ssh_port}"]])
+    job = job_for(method)
+    asked = " ".join(["/bin/ssh", *job.ssh.flags(), "-G", "--", "198.18.1.2"])
+    job = job._replace(source=host("source", answers={asked: "user me\nport 22\nuser other\n"}))
+    assert method.commands(job).streams[0].source == [["/bin/x", "me", "22"]]
+    unknown = made(command.Command, encrypted=True, source=[["x", "{ssh_identity_file}"]])
+    with pytest.raises(Ended, match="set ssh_identity_file of the link"):
+        unknown.commands(job._replace(params=unknown.params))
+
+
+@pytest.mark.parametrize(
+    ("changed", "mistake"),
+    [
+        ({"source": []}, "source has no stage: give one list of words for each program"),
+        ({"source": ["tar -cf"]}, "stage 1 of source is not a list of words that begins with a program: 'tar -cf'"),
+        ({"source": [["a"], []]}, "stage 2 of source is not a list of words that begins with a program: []"),
+        ({"source": [["a", 8]]}, "stage 1 of source has 8 in it, which is not a text: put it in quotes"),
+        ({"target": [["a", "{prt}"]]}, "stage 1 of target has the unknown name {prt} in it; known are address, close"),
+        ({"target": [["a", "{port}"]]}, "source does not use {port}, where the target has to listen"),
+        (
+            {"source": [["a", "{port}"]], "target": [["a"]]},
+            "target does not use {port}, where the target has to listen",
+        ),
+        ({"source": [["a", "{port}"]]}, "source uses {port}, and there is no target to listen on it"),
+        ({"target_serves": True}, "target_serves is set, and there is no target"),
+        ({"logins": -1}, "logins -1 is not a number of logins"),
+        ({}, None),
+    ],
+)
+def test_mistakes_of_command(changed: dict[str, Any], mistake: str | None) -> None:
+    found = made(command.Command, **{"encrypted": True, "source": [["a", "{open}x{close}"]], **changed}).mistake()
+    assert found == mistake if mistake is None else str(found).startswith(mistake)
+
+
+RCLONE = "rclone v1.60.1-DEV\n- os/version: debian 12.11 (64 bit)"
+
+
+def rclones(job: Job, version: str, told: str = "") -> tuple[Job, dict[str, str]]:
+    written: dict[str, str] = {}
+    asked = " ".join(["/bin/ssh", *job.ssh.flags(), "-G", "--", job.ssh.address])
+    source = host("source", answers={"/bin/rclone --version": version, asked: told}, written=written)
+    source._version_option = lambda _program: "--version"
+    return job._replace(source=source), written
+
+
+def test_an_old_rclone_logs_in_by_itself(job_for: MakeJob) -> None:
+    method = made(rclone.Rclone, transfers=8, checkers=16, extra_args=["--sftp-disable-hashcheck"])
+    job = job_for(method)
+    job = job._replace(ssh=job.ssh._replace(known_hosts="/keys/known hosts", identity_file="/keys/a key"))
+    job, written = rclones(job, RCLONE, "user me\nport 2222\nproxycommand none\n")
+    commands = method.commands(job)
+    assert method.label() == "rclone --transfers 8 --checkers 16 --sftp-disable-hashcheck"
+    assert words(commands.streams[0].source) == [
+        "/bin/rclone copy --config=/private/rclone.conf --quiet --create-empty-src-dirs --transfers=8 --checkers=16 "
+        "--sftp-disable-hashcheck -- . target:/srv/copy"
+    ]
+    assert written["rclone.conf"] == (
+        "[target]\ntype = sftp\nshell_type = unix\nhost = 198.18.1.2\nknown_hosts_file = /keys/known hosts\n"
+        "user = me\nport = 2222\nkey_file = /keys/a key\n"
+    )
+    assert (commands.cwd, commands.own_ssh, method.sessions) == ("/data", True, None)
+
+
+def test_a_newer_rclone_takes_the_host_s_ssh(job_for: MakeJob) -> None:
+    method = made(rclone.Rclone, ssh_cipher="aes128-ctr")
+    job, written = rclones(job_for(method), "rclone v1.68.2")
+    commands = method.commands(job)
+    assert method.label() == "rclone --sftp-ssh 'ssh aes128-ctr'"
+    assert written["rclone.conf"] == (
+        "[target]\ntype = sftp\nshell_type = unix\nssh = /bin/ssh -F /private/ssh_config 198.18.1.2\n"
+    )
+    assert written["ssh_config"] == job.ssh.config()
+    assert commands.own_ssh is False
+
+
+@pytest.mark.parametrize(
+    ("options", "told", "words"),
+    [
+        ({"ssh_compression": True}, "", "does not know ssh_compression: install a newer one"),
+        ({}, "proxyjump hop\n", "does not know proxyjump: install a newer one"),
+        ({}, "userknownhostsfile /no/such/file\n", "would trust any machine"),
+    ],
+)
+def test_what_an_old_rclone_cannot_do_is_unsupported(
+    job_for: MakeJob, options: dict[str, Any], told: str, words: str
+) -> None:
+    method = made(rclone.Rclone, **options)
+    job, _written = rclones(job_for(method), RCLONE, told)
+    with pytest.raises(Ended, match=words) as raised:
+        method.commands(job)
+    assert raised.value.status == "unsupported"
+
+
+def test_fpsync(job_for: MakeJob) -> None:
+    method = made(fpsync.Fpsync, workers=4, files_per_job=500, ssh_cipher="aes128-ctr")
+    job = job_for(method)._replace(dest="/srv/a b")
+    assert method.label() == "fpsync -n 4 -f 500 -e 'ssh aes128-ctr'"
+    (argv,) = method.commands(job).streams[0].source
+    assert argv == [
+        "/bin/env",
+        f"RSYNC_RSH=/bin/ssh -o Ciphers=aes128-ctr {SSH}",
+        "/bin/fpsync",
+        *("-n", "4", "-f", "500", "-t", job.private_dir, "-o", "-lptgoD -v --numeric-ids -s"),
+        "/data/",
+        "198.18.1.2:/srv/a b/",
+    ]
+    assert method.sessions is None
+    with pytest.raises(Ended, match="through a shell"):
+        method.commands(job._replace(dest="/srv/$HOME"))
+
+
+@pytest.mark.parametrize(
+    ("method_class", "options", "mistake"),
+    [
+        (fpsync.Fpsync, {"workers": 0}, "workers 0 is below 1"),
+        (rclone.Rclone, {"checkers": 0}, "checkers 0 is below 1"),
+        (fpsync.Fpsync, {}, None),
+        (rclone.Rclone, {}, None),
+    ],
+)
+def test_numbers(method_class: type[CopyMethod], options: dict[str, Any], mistake: str | None) -> None:
+    assert made(method_class, **options).mistake() == mistake
