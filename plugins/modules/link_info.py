@@ -50,6 +50,12 @@ options:
         description: Whether ssh is asked to compress.
         type: bool
         default: false
+      cipher:
+        description: The cipher that ssh is asked for.
+        type: str
+      mac:
+        description: The message authentication that ssh is asked for.
+        type: str
   scratch_dir:
     description:
       - Scratch directory on the target whose marker file is compared with O(scratch_token).
@@ -229,7 +235,8 @@ def measure_streams(ssh: Ssh, target: Target, seconds: int) -> tuple[dict[str, i
 
 def with_variant(ssh: Ssh, variant: dict[str, Any]) -> Ssh:
     """The login with a variant's own options before the common ones, as ssh takes the first value that it meets."""
-    return ssh._replace(options=(*variant["ssh_options"], *ssh.options))
+    asked = {key: variant[key] for key in ("compression", "cipher", "mac")}
+    return ssh._replace(options=(*variant["ssh_options"], *ssh.options), **asked)
 
 
 def look(module: AnsibleModule, ssh: Ssh, program: str, target: Target) -> dict[str, Any]:
@@ -263,7 +270,7 @@ def look(module: AnsibleModule, ssh: Ssh, program: str, target: Target) -> dict[
         },
         "ssh": logins[-1].negotiated,
         "ssh_variants": [
-            dict(variant, negotiated=log_in(with_variant(ssh, variant), program, variant["compression"]).negotiated)
+            dict(variant, negotiated=log_in(with_variant(ssh, variant), program).negotiated)
             for variant in module.params["ssh_variants"]
         ],
         "flags": flags,
@@ -286,6 +293,8 @@ def main() -> None:
                 "options": {
                     "ssh_options": {"type": "list", "elements": "str", "default": []},
                     "compression": {"type": "bool", "default": False},
+                    "cipher": {"type": "str"},
+                    "mac": {"type": "str"},
                 },
             },
         ),
