@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -129,6 +130,118 @@ def test_netcat_copies_too(run_module: Run, options: dict[str, Any], tree: Path)
     assert record["setup_s"] > 0
     assert record["total_s"] == pytest.approx(record["setup_s"] + record["wall_s"], abs=1e-6)
     assert record["method"]["encrypted"] is False
+
+
+def names_everywhere(tree: Path) -> None:
+    """Names of every kind in directories that several streams write to, with modes and times of their own."""
+    for number in range(40):
+        directory = tree / f"d {number % 5}" / "deep"
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / f"-file\n{number}").write_bytes(os.urandom(number * 100))
+    os.link(tree / "d 0" / "deep" / "-file\n0", tree / "d 4" / "other name")
+    (tree / "d 1" / "empty").mkdir(mode=0o700)
+    (tree / "back\\nslash").write_text("no newline")
+    (tree / "cut in two").write_bytes(os.urandom(9_000_001))
+    (tree / "cut in two").chmod(0o4750)
+    os.utime(tree / "cut in two", ns=(0, 1_600_000_000_123_456_789))
+    (tree / "d 2").chmod(0o2555)
+    for path in sorted(tree.rglob("*"), reverse=True):
+        if path.is_dir() and not path.is_symlink():
+            os.utime(path, ns=(0, 1_500_000_000_000_000_000))
+
+
+@pytest.mark.parametrize(
+    ("module", "more"),
+    [
+        (tar_ssh, {}),
+        (tar_ssh, {"compression": "gzip"}),
+        (tar_nc, {}),
+        (tar_nc, {"compression": "gzip"}),
+    ],
+)
+def test_streams_make_one_whole_copy(
+    run_module: Run,
+    options: dict[str, Any],
+    tree: Path,
+    module: ModuleType,
+    more: dict[str, Any],
+) -> None:
+    names_everywhere(tree)
+    record = run_module(module, streams=3, **more, **options)["record"]
+    assert (record["status"], record["message"]) == ("ok", "")
+    # Times, modes and owners of directories and of the file that was cut are among what is compared.
+    assert record["verified"]["not_kept"] == {}
+    assert record["method"]["streams"] == 3
+    assert {stage["stream"] for stage in record["stages"]} == {0, 1, 2}
+    assert not any(stage["rc"] for stage in record["stages"])
+    assert record["setup_s"] > 0
+    copy = Path(options["dest"])
+    assert (copy / "cut in two").read_bytes() == (tree / "cut in two").read_bytes()
+    assert (copy / "d 2").stat().st_mode & 0o7777 == 0o2555
+    assert (copy / "d 2").stat().st_mtime_ns == 1_500_000_000_000_000_000
+    pieces = any("skip=" in word for stage in record["stages"] for word in stage["argv"])
+    assert pieces is (module is tar_nc or (module is tar_ssh and not more))
+
+
+def test_one_failed_stream_fails_the_run_and_ends_the_others(
+    run_module: Run, options: dict[str, Any], programs: Programs, tree: Path
+) -> None:
+    names_everywhere(tree)
+    # The second stream's archive fails; the others' would take for ever.
+    programs.add(
+        "tar",
+        '#!/bin/sh\ncase "$*" in *--version*) exec /bin/tar "$@";; *part-1*) echo disk on fire >&2; exit 9;; '
+        '*-cf*) exec sleep 1000;; esac\nexec /bin/tar "$@"\n',
+    )
+    # What is compressed is not cut into pieces, so that tar is a stage of its own.
+    result = run_module(tar_ssh, streams=3, compression="gzip", **options)
+    assert result["record"]["status"] == "failed"
+    assert result["msg"] == f"tar on source {os.uname().nodename} ended with 9: disk on fire"
+    ended = {(stage["stream"], stage["rc"]) for stage in result["record"]["stages"]}
+    assert (1, 9) in ended and {(0, 143), (2, 143)} <= ended
+    assert ours_left("sleep\x001000") == []
+
+
+def test_a_receiver_that_fails_among_several_is_the_one_to_blame(
+    run_module: Run, options: dict[str, Any], programs: Programs, tree: Path
+) -> None:
+    names_everywhere(tree)
+    (tree / "cut in two").unlink()
+    programs.add(
+        "tar", '#!/bin/sh\ncase "$*" in *--version*|*-cf*) exec /bin/tar "$@";; esac\necho no space >&2; exit 2\n'
+    )
+    result = run_module(tar_nc, streams=3, **options)
+    assert result["msg"] == "tar on target 127.0.0.1 ended with 2: no space"
+
+
+def test_a_login_that_sshd_dropped_says_so(
+    run_module: Run, options: dict[str, Any], programs: Programs, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names_everywhere(tree)
+    real = Path(shutil.which("ssh") or "").read_text()
+    dropped = (
+        'case "$*" in *-xpf*) echo "kex_exchange_identification: Connection closed by remote host" >&2; exit 255;; esac'
+    )
+    programs.add("ssh", real.replace("compression=none\n", f"{dropped}\ncompression=none\n"))
+    result = run_module(tar_ssh, streams=3, **options)
+    assert "choose fewer than 3 streams, or raise MaxStartups" in result["msg"]
+    assert "login-dropped" in result["record"]["flags"]
+
+
+def test_streams_need_a_tar_that_reads_lists(run_module: Run, options: dict[str, Any], programs: Programs) -> None:
+    programs.add("tar", '#!/bin/sh\necho "tar (busybox) 1.35.0"\n')
+    result = run_module(tar_ssh, streams=2, **options)
+    assert result["record"]["status"] == "unsupported"
+    assert "is not GNU tar" in result["msg"]
+
+
+def test_check_mode_shows_every_stream(run_module: Run, options: dict[str, Any], tree: Path) -> None:
+    names_everywhere(tree)
+    record = run_module(tar_nc, check_mode=True, streams=2, **options)["record"]
+    assert [(stage["end"], stage["stream"]) for stage in record["stages"]] == [
+        (end, stream) for end in ("target", "source") for stream in (0, 0, 1, 1)
+    ]
+    assert record["method"]["label"] == "tar|nc x2"
 
 
 def test_an_rsync_daemon_lives_as_long_as_the_copy(
