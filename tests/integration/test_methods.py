@@ -60,6 +60,76 @@ ROWS = {
 CLEAR = {"tar|nc", "tar|gzip|nc", "tar|socat", "rsyncd -a"}
 
 
+#: What has no label of its own, and what an end does not have: module, options, status and message.
+OTHERS: dict[str, tuple[str, dict[str, Any], str, str]] = {
+    "command over ssh": (
+        "command",
+        {
+            "encrypted": True,
+            "logins": 1,
+            "source": [["tar", "-cf", "-", "."], ["ssh", "-F", "{ssh_config}", "{address}", "tar -C '{dest}' -xpf -"]],
+        },
+        "ok",
+        "",
+    ),
+    "command at both ends": (
+        "command",
+        {
+            "encrypted": False,
+            "source": [["tar", "-cf", "-", "."], ["ncat", "--send-only", "{address}", "{port}"]],
+            "target": [["ncat", "-l", "{address}", "{port}"], ["tar", "-C", "{dest}", "-xpf", "-"]],
+        },
+        "ok",
+        "",
+    ),
+    "command that serves": (
+        "command",
+        {
+            "encrypted": False,
+            "source": [["tar", "-cf", "-", "."], ["socat", "-u", "STDIN", "TCP4:{address}:{port}"]],
+            "target": [
+                ["socat", "-u", "TCP4-LISTEN:{port},bind={address},fork", r"SYSTEM:tar -C \"{dest}\" -xpf -"],
+            ],
+            "target_serves": True,
+        },
+        "ok",
+        "",
+    ),
+    "a cipher that the server refuses": (
+        "rsync",
+        {"ssh_cipher": "aes128-cbc"},
+        "unsupported",
+        "the ssh server of target lab-b refuses the cipher that is asked for: choose one that it offers: ",
+    ),
+    "a cipher that nobody has": (
+        "sftp",
+        {"ssh_cipher": "rot13"},
+        "unsupported",
+        "ssh on source lab-a has no cipher rot13: choose one that ssh -Q cipher lists there: ",
+    ),
+    "a program that nobody has": (
+        "command",
+        {"encrypted": True, "source": [["no-such-program", "{src}"]]},
+        "unsupported",
+        "source lab-a has no no-such-program: install it there",
+    ),
+    "rsync with all that it can be told": (
+        "rsync",
+        {
+            "compress_choice": "zstd",
+            "compress_level": 1,
+            "whole_file": True,
+            "inplace": True,
+            "checksum_choice": "xxh3",
+            "ssh_cipher": "aes128-ctr",
+            "ssh_mac": "umac-64@openssh.com",
+        },
+        "ok",
+        "",
+    ),
+}
+
+
 @pytest.fixture(scope="module")
 def records(lab: None, play: Play, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """One copy by each method, kept; the records by label."""
@@ -69,7 +139,11 @@ def records(lab: None, play: Play, tmp_path_factory: pytest.TempPathFactory) -> 
         Path(os.fsdecode(os.path.join(os.fsencode(SOURCE), name))).write_bytes(name)
     (SOURCE / "empty directory").mkdir()
     tasks: list[dict[str, Any]] = []
-    for number, method in enumerate(METHODS):
+    others = [
+        {"label": label, "module": module, "args": {"label": label, **args}}
+        for label, (module, args, _status, _message) in OTHERS.items()
+    ]
+    for number, method in enumerate([*METHODS, *others]):
         tasks.append(
             {
                 "name": f"Copy with {method['label']}",
@@ -88,7 +162,7 @@ def records(lab: None, play: Play, tmp_path_factory: pytest.TempPathFactory) -> 
                 "ignore_errors": True,
             }
         )
-    results = ", ".join(f"copy_{number}" for number in range(len(METHODS)))
+    results = ", ".join(f"copy_{number}" for number in range(len(METHODS) + len(others)))
     tasks += [
         {
             "name": "Keep the records",
@@ -118,8 +192,22 @@ def records(lab: None, play: Play, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_labels_are_those_of_the_methods_themselves(records: dict[str, Any]) -> None:
-    assert list(records) == [method["label"] for method in METHODS]
-    assert set(records) == set(ROWS)
+    assert list(records) == [method["label"] for method in METHODS] + list(OTHERS)
+    assert set(records) == set(ROWS) | set(OTHERS)
+
+
+@pytest.mark.parametrize(("number", "label"), list(enumerate(OTHERS, len(METHODS))))
+def test_others_end_as_they_should(records: dict[str, Any], number: int, label: str) -> None:
+    _module, _args, status, message = OTHERS[label]
+    record = records[label]
+    assert (record["status"], record["message"][: len(message) or None]) == (status, message)
+    copy = COPIES / f"copy {number}"
+    if status == "ok":
+        compared = subprocess.run(["diff", "-r", "--no-dereference", SOURCE, copy], check=False)
+        assert compared.returncode == 0
+    else:
+        assert record["stages"] == []
+        assert not copy.exists()
 
 
 @pytest.mark.parametrize(("number", "label"), [(number, method["label"]) for number, method in enumerate(METHODS)])
