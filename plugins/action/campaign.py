@@ -24,7 +24,7 @@ from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import plan as pl
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import summary as summaries
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.campaign_dir import COLLECTION, results_dir
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.controller import controller, still_runs
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.method_options import check_methods
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.method_options import check_methods, programs_of
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.outcome import OK, UNREACHABLE
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import (
     SCHEMA,
@@ -428,6 +428,7 @@ def _link_info_args(link: plans.Link, methods: Sequence[plans.Method], data_dir:
             variants.append(variant)
     return {
         "ssh_variants": variants,
+        "programs": programs_of(methods),
         "data_dir": data_dir,
         "address": link.address,
         "ssh_port": link.ssh_port,

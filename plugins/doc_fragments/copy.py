@@ -77,7 +77,7 @@ seealso:
   - module: linkops.bulkcopy.link_info
 """
 
-    SSH_COMPRESSION = r"""
+    SSH = r"""
 options:
   ssh_compression:
     description:
@@ -85,6 +85,62 @@ options:
         here.
     type: bool
     default: false
+  ssh_cipher:
+    description:
+      - The cipher of the copy's connection, by the name that C(ssh -Q cipher) has for it, V(aes128-gcm@openssh.com) for
+        example. By default what both ends prefer. It comes before one in O(ssh_options).
+    type: str
+  ssh_mac:
+    description:
+      - The message authentication beside O(ssh_cipher), by the name that C(ssh -Q mac) has for it. Ciphers that
+        authenticate by themselves (C(*-gcm@openssh.com), C(chacha20-poly1305@openssh.com)) use none.
+    type: str
+"""
+
+    RSYNC = r"""
+options:
+  compress:
+    description:
+      - Let rsync compress what it sends (C(rsync -z)), by the compressor that both ends prefer.
+    type: bool
+    default: false
+  compress_choice:
+    description:
+      - Let rsync compress with this (C(--compress-choice)). Needs rsync 3.2.0 or later, built with it, at both ends.
+    type: str
+    choices: [zstd, zlib, zlibx, lz4]
+  compress_level:
+    description:
+      - Level of the compressor (C(--compress-level)), V(1) to V(9), for V(zstd) V(-131072) to V(22); V(lz4) has none. By
+        default the compressor's own.
+    type: int
+  whole_file:
+    description:
+      - Send whole files, whatever the target has of them (C(--whole-file)).
+    type: bool
+    default: false
+  inplace:
+    description:
+      - Write into the files themselves instead of beside them (C(--inplace)).
+    type: bool
+    default: false
+  checksum:
+    description:
+      - Compare files by checksum instead of size and time (C(--checksum)).
+    type: bool
+    default: false
+  checksum_choice:
+    description:
+      - The checksum that rsync uses (C(--checksum-choice)). Needs rsync 3.2.0 or later, built with it, at both ends. With
+        V(none) whole files are sent and nothing is checked by rsync itself.
+    type: str
+    choices: [xxh128, xxh3, xxh64, sha1, md5, md4, none]
+  extra_args:
+    description:
+      - More arguments for rsync on the source, each one reaching it byte for byte; nothing is split or unquoted.
+    type: list
+    elements: str
+    default: []
 """
 
     STREAMS = r"""
@@ -101,7 +157,7 @@ options:
     default: 1
 """
 
-    TAR_COMPRESSION = r"""
+    TAR = r"""
 options:
   compression:
     description:
@@ -113,4 +169,8 @@ options:
     description:
       - Level for O(compression), V(1) to V(9) (V(19) for V(zstd), V(12) for V(lz4)). By default the compressor's own.
     type: int
+  buffer:
+    description:
+      - Memory of this size that evens out reading, sending and writing, V(64M) for example, by C(mbuffer) at both ends.
+    type: str
 """

@@ -15,10 +15,11 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
-from typing import Any, Callable
+from typing import Any, Callable, Mapping
 
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _counters, _fingerprint, _tree
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._fingerprint import existing_parent, room
@@ -45,6 +46,9 @@ SILENCE_LIMIT_S = 120.0
 
 #: A listener that is not there by then will not come.
 _LISTEN_LIMIT_S = 5.0
+
+#: How long a server may take for what its last client has left it to do.
+_SERVED_LIMIT_S = 3.0
 
 #: What a program may print when it is asked for its version or its options.
 _ANSWER_BYTES = 65536
@@ -78,28 +82,12 @@ def ask(argv: list[str], timeout_s: float = 10.0) -> dict[str, Any]:
     return {"rc": done.returncode, "output": escape((done.stdout + done.stderr)[:_ANSWER_BYTES])}
 
 
-#: What copies are made with, and how each program is asked for its version; null for one that does not tell.
-_PROGRAMS: dict[str, str | None] = {
-    "ssh": "-V",
-    "scp": None,
-    "rsync": "--version",
-    "tar": "--version",
-    "gzip": "--version",
-    "pigz": "--version",
-    "bzip2": "--version",
-    "xz": "--version",
-    "zstd": "--version",
-    "lz4": "--version",
-    "nc": None,
-    "iperf3": "--version",
-}
-
-
-def programs() -> dict[str, dict[str, str | None]]:
-    """Path and version (the first line that it prints) of each of C(_PROGRAMS) that is here."""
+def programs(wanted: Mapping[str, str | None]) -> dict[str, dict[str, str | None]]:
+    """Path and version (the first line that it prints) of each program that is here; C(wanted) says how each is asked
+    for its version, null for one that does not tell."""
     found: dict[str, dict[str, str | None]] = {}
-    for name, path in which(list(_PROGRAMS)).items():
-        option = _PROGRAMS[name]
+    for name, path in which(list(wanted)).items():
+        option = wanted[name]
         if path is None:
             continue
         answer = ask([path, option]) if option else None
@@ -108,9 +96,9 @@ def programs() -> dict[str, dict[str, str | None]]:
     return found
 
 
-def fingerprint(path: str | None, address: str | None) -> dict[str, Any]:
+def fingerprint(path: str | None, address: str | None, wanted: Mapping[str, str | None]) -> dict[str, Any]:
     """C(_fingerprint.fingerprint) with our C(programs)."""
-    return dict(_fingerprint.fingerprint(path, address), programs=programs())
+    return dict(_fingerprint.fingerprint(path, address), programs=programs(wanted))
 
 
 def host_facts() -> dict[str, Any]:
@@ -128,6 +116,14 @@ def host_facts() -> dict[str, Any]:
         "kernel": platform.release(),
         "boot_id": _counters.boot_id(),
     }
+
+
+def write_private(directory: str, name: str, text: str) -> str:
+    """Write a file that only we can read into a directory of ours; its path. Raises OSError."""
+    path = os.path.join(directory, name)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+        stream.write(os.fsencode(text))
+    return path
 
 
 def read_marker(root: str) -> dict[str, Any] | None:
@@ -169,6 +165,7 @@ class Agent:
 
     def __init__(self) -> None:
         self.receivers: Parallel | None = None
+        self.private_dir: str | None = None
         self.sessions: _counters.Sessions | None = None
         self.host_before: _counters.HostCpu | None = None
         self.own_before_s = 0.0
@@ -186,6 +183,12 @@ class Agent:
 
     def ask(self, argv: list[str]) -> dict[str, Any]:
         return ask(argv)
+
+    def private_file(self, file: str, text: str) -> dict[str, Any]:
+        """Write a file that only this user can read; its path comes back. It is there as long as we are."""
+        if self.private_dir is None:
+            self.private_dir = tempfile.mkdtemp(prefix="bulkcopy-")
+        return {"path": write_private(self.private_dir, file, text)}
 
     def examine(self, dest: str, scratch: bool, token: str | None) -> dict[str, Any]:
         """Look at a destination without changing anything, and refuse one that is not for us."""
@@ -269,7 +272,7 @@ class Agent:
         carried, self.meter = self.meter.read(), _counters.Meter(self.device)
         return {"carried": carried and carried._asdict()}
 
-    def begin(self, expected_sessions: int) -> dict[str, Any]:
+    def begin(self, expected_sessions: int | None) -> dict[str, Any]:
         """Start counting what a copy costs this host."""
         self.own_before_s = time.process_time()
         self.meter = _counters.Meter(self.device)
@@ -280,8 +283,10 @@ class Agent:
 
     def start(self, streams: list[dict[str, Any]], address: str) -> dict[str, Any]:
         """Start the receiving C(stages) of each stream, and wait until one of them listens on C(address) and the
-        stream's C(port)."""
-        pipelines = [Pipeline(stream["stages"], hold_stdin=True) for stream in streams]
+        stream's C(port). Those that C(serve) end when C(wait) is asked for."""
+        pipelines = [
+            Pipeline(stream["stages"], hold_stdin=True, serves=stream.get("serves", False)) for stream in streams
+        ]
         self.receivers = receivers = Parallel(pipelines)
         try:
             receivers.start()
@@ -313,26 +318,41 @@ class Agent:
             )
 
     def wait(self, timeout_s: float) -> dict[str, Any]:
-        """Wait for the receiving stages; those that run longer are ended. C(ended_ago_s) is how long ago the last one
-        ended, since this host's clock means nothing elsewhere; C(first_failed) is the number of the stream that failed
-        first, null where none did."""
+        """Wait for the receiving stages; those that run longer are ended, and so are servers that have nothing left to
+        do. C(ended_ago_s) is how long ago the last one ended, since this host's clock means nothing elsewhere, null where
+        that was before we were asked; C(first_failed) is the number of the stream that failed first, null where none
+        did."""
         receivers = self.receivers
         if receivers is None:
             return {"finished": True, "stages": [], "ended_ago_s": None, "first_failed": None}
-        finished = receivers.wait(timeout_s)
+        deadline = time.monotonic() + timeout_s
+        ends = [self._end_server(pipeline, deadline) for pipeline in receivers.pipelines if pipeline.serves]
+        finished = receivers.wait(max(0.0, deadline - time.monotonic()))
         if not finished:
             receivers.kill()
-        ended = receivers.ended
+        ends += [pipeline.ended for pipeline in receivers.pipelines if not pipeline.serves]
+        ended = max((end for end in ends if end is not None), default=None)
         return {
             "finished": finished,
             "stages": [
-                dict(result.as_record("target", number), stdout_bytes=result.stdout_bytes)
+                dict(result.as_record("target", number), stdout_bytes=result.stdout_bytes, serves=pipeline.serves)
                 for number, pipeline in enumerate(receivers.pipelines)
                 for result in pipeline.results
             ],
             "ended_ago_s": None if ended is None else time.monotonic() - ended,
             "first_failed": receivers.first_failed,
         }
+
+    def _end_server(self, pipeline: Pipeline, deadline: float) -> float | None:
+        """End a server whose clients have gone, when the processes that it has started for them have, too; when that was,
+        null where none was left."""
+        left: float | None = None
+        deadline = min(deadline, time.monotonic() + _SERVED_LIMIT_S)
+        while any(_counters.children(pid) for pid in pipeline.pids) and time.monotonic() < deadline:
+            time.sleep(0.002)
+            left = time.monotonic()
+        pipeline.kill()
+        return left
 
     def settle(self, tree: str, packed: str) -> dict[str, Any]:
         """Give the names of a packed manifest below C(tree) the mode, owner and time that they have there, and tell what
@@ -373,9 +393,9 @@ class Agent:
             "flushed_ago_s": None if flushed is None else time.monotonic() - flushed,
         }
 
-    def fingerprint(self, path: str | None) -> dict[str, Any]:
-        """This host, with the filesystem of C(path) and the device on the way back to the peer."""
-        return fingerprint(path, self.hello()["peer"])
+    def fingerprint(self, path: str | None, wanted: dict[str, str | None]) -> dict[str, Any]:
+        """This host, with the filesystem of C(path), the device on the way back to the peer, and C(programs)."""
+        return fingerprint(path, self.hello()["peer"], wanted)
 
     def room(self, dest: str) -> dict[str, Any]:
         return room(dest)
@@ -404,12 +424,15 @@ class Agent:
     def end_all(self) -> None:
         if self.receivers is not None:
             self.receivers.kill()
+        if self.private_dir is not None:
+            shutil.rmtree(self.private_dir, ignore_errors=True)
 
 
 _REQUESTS = [
     "hello",
     "which",
     "ask",
+    "private_file",
     "examine",
     "prepare",
     "flush",

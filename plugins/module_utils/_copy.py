@@ -33,6 +33,7 @@ from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import (
     Ended,
     Ssh,
     Target,
+    ssh_mistake,
 )
 
 #: Options of every module that logs in to the target.
@@ -98,12 +99,14 @@ class Host:
         which: Callable[[list[str]], dict[str, str | None]],
         ask: Callable[[list[str]], dict[str, Any]],
         version_option: Callable[[str], str | None],
+        write: Callable[[str, str], str],
     ) -> None:
         self.end = end
         self._version_option = version_option
         self.name = name
         self._which = which
         self._ask = ask
+        self._write = write
         self._found: dict[str, str | None] = {}
         self._used: dict[str, str] = {}
 
@@ -140,6 +143,10 @@ class Host:
         answer = self._ask(argv)
         return str(answer["output"]) if answer["rc"] is not None else ""
 
+    def private_file(self, name: str, text: str) -> str:
+        """Write a file there that only the copy user can read and that is removed when the run is over; its path."""
+        return self._write(name, text)
+
     def version(self, name: str) -> str | None:
         """The first line that a program prints of its version; null where it is missing or does not tell."""
         path = self.find(name)
@@ -161,19 +168,23 @@ class Host:
 
 class Stream(NamedTuple):
     """One of the streams of a copy: argv lists of its stages on the source, each feeding the next; those on the target,
-    started before them by the agent (none where ssh starts the far end); and the port on which the first of them
-    listens."""
+    started before them by the agent (none where ssh starts the far end); the port on which one of them listens; whether
+    they serve until they are told to end, which they are when every stream's stages on the source have ended; and the
+    place of the source's stage whose output is what the target's first stage should write."""
 
     source: list[list[str]]
     target: Sequence[list[str]] = ()
     port: int = 0
+    serves: bool = False
+    counted: int = -2
 
 
 class Commands(NamedTuple):
     """What a method runs: its streams, side by side; the source stages' working directory; what the method found out of
     its programs' versions beyond what C(--version) tells; the ssh logins that all of it makes, by default
     C(CopyMethod.sessions) for each stream; what the target's agent gives mode, owner and time when every stream has
-    ended; and the seconds that it took to plan what each stream carries."""
+    ended; the seconds that it took to plan what each stream carries; and whether the data goes through another ssh client
+    than the source's, of which nobody knows what it agrees on."""
 
     streams: list[Stream]
     cwd: str | None = None
@@ -181,14 +192,16 @@ class Commands(NamedTuple):
     sessions: int | None = None
     settled: _tree.Manifest | None = None
     planned_s: float = 0.0
+    own_ssh: bool = False
 
 
 class Job(NamedTuple):
     """What a method is asked to copy, and with what. C(dest) is an absolute path of an empty directory on the target;
     C(private_dir) an empty directory of ours on the source. C(free_ports) finds as many free ports on the target,
     C(list_source) lists the source now, without checksums, and C(round_trip_s) measures one. C(cores) may be at work at
-    both ends. C(link_Bps) and C(link_stream_Bps) are what the link carries in bytes a second, as a whole and in one TCP
-    connection; null where nobody has measured it."""
+    both ends. C(peer) is the source's address as the target sees it, null where the target does not tell. C(link_Bps)
+    and C(link_stream_Bps) are what the link carries in bytes a second, as a whole and in one TCP connection; null where
+    nobody has measured it."""
 
     params: Mapping[str, Any]
     src: str
@@ -201,6 +214,7 @@ class Job(NamedTuple):
     list_source: Callable[[], _tree.Manifest]
     round_trip_s: Callable[[], float]
     cores: int
+    peer: str | None = None
     link_Bps: float | None = None  # noqa: N815
     link_stream_Bps: float | None = None  # noqa: N815
 
@@ -212,10 +226,12 @@ class CopyMethod:
     name = ""
     #: Whether the payload crosses the network encrypted.
     encrypted = True
-    #: ssh logins to the target that one stream of a copy makes.
-    sessions = 1
+    #: ssh logins to the target that one stream of a copy makes; null where nobody can say.
+    sessions: int | None = 1
     #: Whether the target's stages listen on a port of the link's address.
     listens = False
+    #: Whether it copies what a symbolic link leads to.
+    follows_symlinks = False
     #: Whether text printed by the target's login shell breaks it.
     needs_clean_shell = False
     #: Programs to look for at each end, found with one question; C(commands) says which are really needed.
@@ -277,10 +293,21 @@ class Run:
         self.source_name = self.params["source_name"] or socket.gethostname()
         self.target_name = self.params["target_name"] or self.params["address"]
         self.ssh = ssh_of(self.params)
-        self.here = Host("source", self.source_name, _agent.which, _agent.ask, method.version_option)
+        #: The login of the method's own connections; our session is not compressed and has the link's cipher.
+        self.method_ssh = self.ssh.with_options(method.params)
+        self.here = Host(
+            "source",
+            self.source_name,
+            _agent.which,
+            _agent.ask,
+            method.version_option,
+            lambda name, text: _agent.write_private(self.private_dir, name, text),
+        )
         self.target: Target | None = None
         self.pipelines: Parallel | None = None
         self.far_results: list[dict[str, Any]] = []
+        #: C(Stream.counted) of each stream.
+        self.counted: list[int] = []
         #: The number of the stream whose receiver failed first; null where none did.
         self.far_failed: int | None = None
         self.target_uid = 0
@@ -328,6 +355,7 @@ class Run:
         if not os.path.isabs(params["dest"]):
             raise Ended("failed", "dest {} is not an absolute path".format(params["dest"]))
         self.here.look_up(["ssh", *self.method.source_programs])
+        self._refuse_unknown_algorithms()
         if not params["scratch"]:
             # Before the agent looks: the login that is measured here has then left the process table.
             self._measure_connection()
@@ -340,6 +368,7 @@ class Run:
             lambda names: target.request("which", names=names),
             lambda argv: target.request("ask", argv=argv),
             self.method.version_option,
+            lambda name, text: str(target.request("private_file", file=name, text=text)["path"]),
         )
         there.look_up(self.method.target_programs)
         if target.noise and self.method.needs_clean_shell:
@@ -356,22 +385,18 @@ class Run:
         self._refuse_overlap(src, place, bool(same_kernel))
         before = self._scan(src, params["verify"] == _tree.SHA256 and params["cache"] != "as-is", self._known())
         self._describe_dataset(before)
-        if _tree.SYMLINKS in self.method.losses():
+        if self.method.follows_symlinks:
             self._refuse_symlink_loop(src, before)
         self._refuse_without_room(before, place["room"])
         tree = os.path.join(params["dest"], _agent.TREE) if params["scratch"] else params["dest"]
-        if self.method.listens and "%" in params["address"]:
-            raise Ended(
-                "unsupported",
-                f"address {params['address']} has a zone, which is a name of the source's own: nothing can listen on it on "
-                f"target {self.target_name}; give a global address or choose an ssh method",
-            )
+        if self.method.listens:
+            self._refuse_what_cannot_be_listened_on()
         commands = self.method.commands(
             Job(
                 params=self.method.params,
                 src=src,
                 dest=tree,
-                ssh=self.ssh,
+                ssh=self.method_ssh,
                 source=self.here,
                 target=there,
                 private_dir=self.private_dir,
@@ -379,11 +404,15 @@ class Run:
                 list_source=lambda: self._scan(src, False, None),
                 round_trip_s=lambda: target.round_trip_ms() / 1000,
                 cores=min(_fingerprint.usable_cores(), hello["cores"]),
+                peer=hello["peer"],
                 link_Bps=params["link_Bps"],
                 link_stream_Bps=params["link_stream_Bps"],
             )
         )
         self.record["method"]["streams"] = len(commands.streams)
+        if commands.own_ssh:
+            self.record["method"]["ssh"] = dict.fromkeys(("cipher", "mac", "compression"))
+            _record.add_flag(self.record, "own-ssh")
         self.record["method"]["versions"] = dict(
             self.here.versions(),
             **{"target " + name: version for name, version in there.versions().items()},
@@ -438,13 +467,50 @@ class Run:
 
     def _measure_connection(self) -> None:
         """What a login and a round trip cost, and what ssh agrees on: a campaign looks at these once a link instead."""
-        login = log_in(self.ssh, self.here.program("ssh"), bool(self.method.params.get("ssh_compression")))
+        login = log_in(self.method_ssh, self.here.program("ssh"))
+        self._refuse_what_the_server_lacks(login)
         self.record["link"].update(
             connect_s=login.seconds,
             rtt_ms=_counters.tcp_round_trip_ms(self.ssh.address, self.ssh.port or 22),
         )
         if self.method.encrypted and login.negotiated["cipher"] is not None:
             self.record["method"]["ssh"] = login.negotiated
+
+    def _refuse_unknown_algorithms(self) -> None:
+        """What the source's ssh has never heard of."""
+        for kind, name in (("cipher", self.method_ssh.cipher), ("mac", self.method_ssh.mac)):
+            known = self.here.ask([self.here.program("ssh"), "-Q", kind]).split() if name else []
+            if name and name not in known:
+                raise Ended(
+                    "unsupported",
+                    f"ssh on source {self.source_name} has no {kind} {name}: choose one that ssh -Q {kind} lists there: {', '.join(known)}",
+                )
+
+    def _refuse_what_the_server_lacks(self, login: Login) -> None:
+        found = re.search(r"no matching (cipher|MAC) found\. Their offer: (\S*)", login.said)
+        if found is not None:
+            kind, offer = found.groups()
+            raise Ended(
+                "unsupported",
+                f"the ssh server of target {self.target_name} refuses the {kind} that is asked for: choose one that it offers: "
+                + offer.replace(",", ", "),
+            )
+
+    def _refuse_what_cannot_be_listened_on(self) -> None:
+        address = self.params["address"]
+        if "%" in address:
+            raise Ended(
+                "unsupported",
+                f"address {address} has a zone, which is a name of the source's own: nothing can listen on it on "
+                f"target {self.target_name}; give a global address or choose an ssh method",
+            )
+        said = self.here.ask([self.here.program("ssh"), *self.ssh.flags(), "-G", "--", address])
+        found = re.search(r"^(proxyjump|proxycommand) (?!none$)(.+)$", said, re.MULTILINE)
+        if found:
+            raise Ended(
+                "unsupported",
+                f"ssh reaches target {self.target_name} through {found.group(2)} ({found.group(1)}), {self.method.name} cannot: there is no direct route",
+            )
 
     def _refuse_overlap(self, src: str, place: dict[str, Any], same_kernel: bool) -> None:
         """The two ends may be one filesystem under two addresses; then a copy must not feed on itself."""
@@ -581,19 +647,22 @@ class Run:
         params = self.params
         round_trip_before_ms, round_trip_after_ms = target.round_trip_ms(), None
         sessions = commands.sessions
-        if sessions is None:
+        if sessions is None and self.method.sessions is not None:
             sessions = self.method.sessions * len(commands.streams)
         target.request("begin", expected_sessions=sessions)
         own_before_s = time.process_time()
         host_before, meter = _counters.host_cpu(), _counters.Meter(self.record["link"]["device"])
         setup_s = commands.planned_s
         receivers = [
-            {"stages": list(stream.target), "port": stream.port} for stream in commands.streams if stream.target
+            {"stages": list(stream.target), "port": stream.port, "serves": stream.serves}
+            for stream in commands.streams
+            if stream.target
         ]
         if receivers:
             setup_start = time.monotonic()
             target.request("start", streams=receivers, address=params["address"])
             setup_s += time.monotonic() - setup_start
+        self.counted = [stream.counted for stream in commands.streams]
         self.pipelines = pipelines = Parallel(
             [Pipeline(stream.source, cwd=commands.cwd) for stream in commands.streams],
             _LOGINS_AT_ONCE if sessions else None,
@@ -632,6 +701,8 @@ class Run:
                 finished = finished and (far["finished"] or failed)
                 if ended_here is not None and far["ended_ago_s"] is not None:
                     ended = max(ended_here, answered - far["ended_ago_s"])
+                elif all(stage["serves"] for stage in self.far_results):
+                    ended = ended_here
             if commands.settled is not None and finished and not failed and self.far_failed is None:
                 settled = target.request("settle", WORK_LIMIT_S, tree=tree, packed=commands.settled.pack())
                 # Whoever copies waits for the answer.
@@ -693,7 +764,8 @@ class Run:
         self._charge_cpu(measured, record["wall_s"])
 
     def far_results_as_record(self) -> list[dict[str, Any]]:
-        return [{key: value for key, value in stage.items() if key != "stdout_bytes"} for stage in self.far_results]
+        ours = ("stdout_bytes", "serves")
+        return [{key: value for key, value in stage.items() if key not in ours} for stage in self.far_results]
 
     def _charge_cpu(self, measured: Measured, wall_s: float | None) -> None:
         assert self.pipelines is not None
@@ -744,10 +816,11 @@ class Run:
         if number is not None:
             self._judge_stream(number, self.pipelines.pipelines[number].results)
         for number, pipeline in enumerate(self.pipelines.pipelines):
-            received = next((stage["stdout_bytes"] for stage in self.far_results if stage["stream"] == number), None)
-            if not self.far_results or len(pipeline.results) < 2:
+            first = next((stage for stage in self.far_results if stage["stream"] == number), None)
+            if not self.far_results or len(pipeline.results) < 2 or (first and first["serves"]):
                 continue
-            sent = pipeline.results[-2].stdout_bytes
+            received = first and first["stdout_bytes"]
+            sent = pipeline.results[self.counted[number]].stdout_bytes
             if sent is None or received is None:
                 _record.add_flag(self.record, "stream-not-counted")
             elif sent != received:
@@ -756,7 +829,10 @@ class Run:
 
     def _judge_stream(self, number: int, results: Sequence[StageResult]) -> None:
         ours = first_cause(results)
-        theirs = next((stage for stage in self.far_results if stage["stream"] == number and stage["rc"] != 0), None)
+        theirs = next(
+            (stage for stage in self.far_results if stage["stream"] == number and stage["rc"] and not stage["serves"]),
+            None,
+        )
         # A receiver that fails breaks the connection under our last stage. What fails before that one, or by a signal,
         # does so by itself, and the receiver then gets half a stream.
         by_itself = ours is not None and (ours is not results[-1] or ours.rc > 128)
@@ -767,6 +843,8 @@ class Run:
 
     def _blame(self, end: str, stage: dict[str, Any]) -> NoReturn:
         program, said = os.path.basename(stage["argv"][0]), " ".join(stage["stderr"].split())
+        if self.method_ssh.cipher or self.method_ssh.mac:
+            self._refuse_what_the_server_lacks(log_in(self.method_ssh, self.here.program("ssh")))
         if program == "ssh" and 0 < stage["rc"] < 128:
             # ssh ends as the command at its far end does.
             end, program = "target", "what ssh started"
@@ -869,20 +947,21 @@ def ssh_of(params: Mapping[str, Any]) -> Ssh:
 
 class Login(NamedTuple):
     """A login that did nothing: how long it took, null where it failed, and the cipher, MAC and compression towards the
-    target that were agreed on, null where ssh does not tell."""
+    target that were agreed on, null where ssh does not tell; and all that ssh said at C(LogLevel=DEBUG1)."""
 
     seconds: float | None
     negotiated: dict[str, str | None]
+    said: str
 
 
-def log_in(ssh: Ssh, program: str, compression: bool = False) -> Login:
+def log_in(ssh: Ssh, program: str) -> Login:
     """Log in with these settings, once."""
     # ssh takes the first value that it meets.
-    argv = [program, "-o", "LogLevel=DEBUG1", *ssh.argv(program, ["true"], compression)[1:]]
+    argv = [program, "-o", "LogLevel=DEBUG1", *ssh.argv(program, ["true"])[1:]]
     start = time.monotonic()
     done = _agent.ask(argv, CONNECT_TIMEOUT_S * 3.0)
     took_s = round(time.monotonic() - start, 6)
-    return Login(took_s if done["rc"] == 0 else None, negotiated(done["output"]))
+    return Login(took_s if done["rc"] == 0 else None, negotiated(done["output"]), done["output"])
 
 
 def negotiated(said: str) -> dict[str, str | None]:
@@ -912,12 +991,17 @@ def die_with_controller(end_all: Callable[[], None]) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def mistake_in(method: CopyMethod) -> str | None:
+    """What is wrong with a method's options, in one sentence; null when nothing is."""
+    return method.mistake() or ssh_mistake(method.params)
+
+
 def run_copy(method_class: Any, options: dict[str, dict[str, Any]]) -> None:
     """The C(main) of a copy module: its options beside the common ones, one run, its record."""
     module = AnsibleModule(argument_spec=dict(COPY_OPTIONS, **options), supports_check_mode=True)
     method_args = {name: module.params[name] for name in options}
     method = method_class(method_args)
-    mistake = method.mistake()
+    mistake = mistake_in(method)
     if not 0 < module.params["timeout_s"] < float("inf"):
         mistake = "timeout_s {:g} is not a time: give seconds above 0".format(module.params["timeout_s"])
     if mistake:

@@ -32,6 +32,7 @@ AGENT_CHILDREN = "agent-children"
 RUSAGE = "rusage"
 
 FOREIGN_SESSION = "foreign-session"
+SESSIONS_UNKNOWN = "sessions-unknown"
 FOREIGN_TRAFFIC = "foreign-traffic"
 
 #: What the bytes on the wire are counted by: the source's device alone, or the devices of both ends.
@@ -453,9 +454,9 @@ class Sessions:
     listener's C(cutime) and C(cstime), which holds each ended session with all that ran in it.
 
     C(expected) sessions are ours. When any other one ended meanwhile its cost cannot be told from ours; then there is no
-    reading, and a flag says so."""
+    reading, and a flag says so. Nor is there one where nobody can say how many are ours (null)."""
 
-    def __init__(self, listener: int | None, expected: int, proc: str = PROC) -> None:
+    def __init__(self, listener: int | None, expected: int | None, proc: str = PROC) -> None:
         self.listener = listener
         self.expected = expected
         self.proc = proc
@@ -498,6 +499,8 @@ class Sessions:
         after = process_stat(self.listener, self.proc)
         if after is None:
             return SessionsReading(None, None, ["no-sshd-listener"])
+        if self.expected is None:
+            return SessionsReading(None, None, [SESSIONS_UNKNOWN])
         if now - self._standing:
             return SessionsReading(None, None, ["session-not-ended"])
         if self._standing - now or len(self._seen) > self.expected:

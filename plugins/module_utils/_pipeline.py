@@ -197,7 +197,9 @@ class Pipeline:
     shell's C(a | b | c) does, but with every status, time and error kept.
 
     The first stage reads nothing (C(/dev/null)), or, with C(hold_stdin), a pipe that stays open and silent until that
-    stage has ended: a netcat that listens may end early when its input does. The last one's output goes nowhere."""
+    stage has ended: a netcat that listens may end early when its input does. The last one's output goes nowhere.
+
+    One that C(serves) does not end by itself, so that how it ends says nothing."""
 
     def __init__(
         self,
@@ -205,6 +207,7 @@ class Pipeline:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         hold_stdin: bool = False,
+        serves: bool = False,
     ) -> None:
         if not stages:
             raise ValueError("a pipeline has at least one stage")
@@ -212,6 +215,7 @@ class Pipeline:
         self.cwd = cwd
         self.env = dict(env) if env is not None else stage_environment()
         self.hold_stdin = hold_stdin
+        self.serves = serves
         self.running: list[_Running] = []
         self._held: int | None = None
         self._polls = 0
@@ -320,7 +324,7 @@ class Pipeline:
     @property
     def failed(self) -> bool:
         """Whether every stage has ended, and one of them not with 0."""
-        return self.ended is not None and first_cause(self.results) is not None
+        return not self.serves and self.ended is not None and first_cause(self.results) is not None
 
 
 class Parallel:

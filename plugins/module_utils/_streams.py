@@ -266,6 +266,18 @@ def in_turn(commands: Sequence[Sequence[str]]) -> list[str]:
     return ["/bin/sh", "-c", " && ".join([*words[:-1], "exec " + words[-1]])]
 
 
+#: Ends with the status of the first stage that failed by itself; 141 is that of one that has lost its reader.
+_JUDGE = "for r in $s; do case $r in 0|141) ;; *) exit $r ;; esac; done; case $s in *141*) exit 141 ;; esac"
+
+
+def piped(commands: Sequence[Sequence[str]]) -> list[str]:
+    """One argv that runs commands at once, each feeding the next, and fails when any of them does."""
+    if len(commands) == 1:
+        return list(commands[0])
+    stages = ["{ " + " ".join(map(shlex.quote, argv)) + "; echo $? >&3; }" for argv in commands]
+    return ["/bin/sh", "-c", "s=$({ " + " | ".join(stages) + " >/dev/null; } 3>&1); " + _JUDGE]
+
+
 #: What a dd must know to carry a piece; another one than GNU's may not.
 _DD_PROBE = (
     "iflag=skip_bytes,count_bytes,fullblock oflag=seek_bytes conv=notrunc if=/dev/null of=/dev/null count=0 status=none"

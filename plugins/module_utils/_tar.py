@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Mapping
 
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _streams
@@ -17,9 +18,11 @@ COMPRESSORS = {"gzip": 9, "pigz": 9, "bzip2": 9, "xz": 9, "zstd": 19, "lz4": 12}
 #: What one core compresses, in bytes a second; pigz takes every core by itself.
 _CORE_BPS = {"gzip": 30e6, "bzip2": 12e6, "xz": 4e6, "zstd": 400e6, "lz4": 500e6}
 
-COMPRESSION_OPTIONS: dict[str, dict[str, Any]] = {
+#: Options of every method that sends archives: what they go through on their way.
+TAR_OPTIONS: dict[str, dict[str, Any]] = {
     "compression": {"type": "str", "choices": ["none", *COMPRESSORS], "default": "none"},
     "compression_level": {"type": "int"},
+    "buffer": {"type": "str"},
 }
 
 
@@ -28,8 +31,15 @@ def compression_of(params: Mapping[str, Any]) -> str | None:
     return None if params["compression"] == "none" else str(params["compression"])
 
 
-def bad_level(params: Mapping[str, Any]) -> str | None:
-    """What is wrong with the compression level, or null."""
+def mistake(params: Mapping[str, Any]) -> str | None:
+    """What is wrong with C(TAR_OPTIONS), or null."""
+    size = params["buffer"]
+    if size is not None and not re.match(r"[1-9]\d*[kMG]$", size):
+        return f"buffer {size!r} is not a size that mbuffer takes: give one like 512k, 64M or 1G"
+    return _bad_level(params)
+
+
+def _bad_level(params: Mapping[str, Any]) -> str | None:
     level, program = params["compression_level"], compression_of(params)
     if level is None:
         return None
@@ -41,12 +51,14 @@ def bad_level(params: Mapping[str, Any]) -> str | None:
 
 
 def label(params: Mapping[str, Any], transport: str) -> str:
-    """C(tar|gzip -1|ssh) and the like."""
+    """C(tar|gzip -1|ssh), C(tar|mbuffer -m 64M|nc) and the like."""
     parts = ["tar"]
     program = compression_of(params)
     if program:
         level = params["compression_level"]
         parts.append(program if level is None else f"{program} -{level}")
+    if params["buffer"]:
+        parts.append(f"mbuffer -m {params['buffer']}")
     return "|".join([*parts, transport]) + _streams.label(params)
 
 
@@ -90,6 +102,12 @@ def compress(host: Host, params: Mapping[str, Any]) -> list[list[str]]:
     if program is None:
         return []
     return [[host.program(program, "choose compression: gzip"), *([] if level is None else [f"-{level}"]), "-c"]]
+
+
+def buffer(host: Host, params: Mapping[str, Any]) -> list[list[str]]:
+    """The stage that evens out reading, sending and writing, as a list of none or one."""
+    size = params["buffer"]
+    return [[host.program("mbuffer", "leave out buffer"), "-q", "-m", size]] if size else []
 
 
 def decompress(host: Host, params: Mapping[str, Any]) -> list[list[str]]:

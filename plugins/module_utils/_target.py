@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 import zlib
-from typing import Any, Iterable, NamedTuple
+from typing import Any, Iterable, Mapping, NamedTuple
 
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import (
     _agent,
@@ -71,8 +71,34 @@ class Ended(Exception):
 #: of 32 KiB).
 SSH_WINDOW_BYTES = 2 << 20
 
-#: The option of every ssh method that lets ssh compress.
-SSH_COMPRESSION_OPTION: dict[str, Any] = {"type": "bool", "default": False}
+#: Options of every method whose data goes through ssh.
+SSH_OPTIONS: dict[str, dict[str, Any]] = {
+    "ssh_compression": {"type": "bool", "default": False},
+    "ssh_cipher": {"type": "str"},
+    "ssh_mac": {"type": "str"},
+}
+
+#: Ciphers that authenticate by themselves, so that no MAC is used beside them (ssh_config(5), PROTOCOL.chacha20poly1305).
+_AEAD = re.compile(r"(aes(128|256)-gcm|chacha20-poly1305)@openssh\.com$")
+
+
+def ssh_label(params: Mapping[str, Any]) -> str:
+    """C(ssh), with what a method's C(SSH_OPTIONS) make of it: C(ssh -C), C(ssh aes128-gcm), C(ssh aes128-ctr
+    hmac-sha2-256). Names lose the domain that most have."""
+    names = [params[key].replace("@openssh.com", "") for key in ("ssh_cipher", "ssh_mac") if params[key]]
+    return " ".join(["ssh", *(["-C"] if params["ssh_compression"] else []), *names])
+
+
+def ssh_mistake(params: Mapping[str, Any]) -> str | None:
+    """What is wrong with a method's C(SSH_OPTIONS), in one sentence; null when nothing is, and where it has none."""
+    cipher, mac = params.get("ssh_cipher"), params.get("ssh_mac")
+    for name, value in (("ssh_cipher", cipher), ("ssh_mac", mac)):
+        if value is not None and not re.match(r"[\w.@-]+$", value):
+            return f"{name} {value!r} is not the name of one algorithm: ssh -Q {name[4:]} lists those that there are"
+    if mac and (not cipher or _AEAD.match(cipher)):
+        why = f"{cipher} authenticates by itself" if cipher else "the usual ciphers authenticate by themselves"
+        return f"ssh_mac {mac} would not be used, since {why}: set ssh_cipher to one that needs a MAC, aes128-ctr for example"
+    return None
 
 
 def quote(word: str) -> str:
@@ -108,8 +134,11 @@ class Ssh(NamedTuple):
     identity_file: str | None = None
     known_hosts: str | None = None
     options: tuple[str, ...] = ()
+    compression: bool = False
+    cipher: str | None = None
+    mac: str | None = None
 
-    def settings(self, compression: bool = False) -> list[str]:
+    def settings(self) -> list[str]:
         """Values for C(-o): a connection of its own, that asks nobody, and that carries what it is told to."""
         settings = [
             "BatchMode=yes",
@@ -124,7 +153,7 @@ class Ssh(NamedTuple):
             f"ConnectTimeout={CONNECT_TIMEOUT_S}",
             "ServerAliveInterval=15",
             "ServerAliveCountMax=4",
-            "Compression=%s" % ("yes" if compression else "no"),
+            "Compression=%s" % ("yes" if self.compression else "no"),
         ]
         if self.port is not None:
             settings.append(f"Port={self.port}")
@@ -134,16 +163,33 @@ class Ssh(NamedTuple):
             settings += [f"IdentityFile={_ssh_word(self.identity_file)}", "IdentitiesOnly=yes"]
         if self.known_hosts is not None:
             settings.append(f"UserKnownHostsFile={_ssh_word(self.known_hosts)}")
-        # ssh takes the first value it meets, so the user's come first.
-        return list(self.options) + settings
+        # ssh takes the first value it meets: a method's own come before the link's, and these before ours.
+        own = [f"{key}={value}" for key, value in (("Ciphers", self.cipher), ("MACs", self.mac)) if value]
+        return [*own, *self.options, *settings]
 
-    def flags(self, compression: bool = False) -> list[str]:
+    def flags(self) -> list[str]:
         """C(settings) as arguments of ssh, scp and sftp."""
-        return [word for setting in self.settings(compression) for word in ("-o", setting)]
+        return [word for setting in self.settings() for word in ("-o", setting)]
 
-    def argv(self, program: str, remote: list[str], compression: bool = False) -> list[str]:
+    def config(self) -> str:
+        """C(settings) as a file for C(-F) of ssh and of what reads its files, with the user's and the host's behind them,
+        which such a file would else put out of force."""
+        # Not all that read such files know Key=value.
+        settings = [re.sub(r"^\s*(\w+)\s*=?\s*", r"\1 ", setting) for setting in self.settings()]
+        lines = ["Host *", *settings, "Include ~/.ssh/config", "Include /etc/ssh/ssh_config"]
+        return "\n    ".join(lines) + "\n"
+
+    def argv(self, program: str, remote: list[str]) -> list[str]:
         """The ssh command line that runs C(remote) on the target."""
-        return [program, *self.flags(compression), "--", self.address, remote_command(remote)]
+        return [program, *self.flags(), "--", self.address, remote_command(remote)]
+
+    def with_options(self, params: Mapping[str, Any]) -> Ssh:
+        """The same login with what a method's C(SSH_OPTIONS) ask for, where it has them."""
+        return self._replace(
+            compression=bool(params.get("ssh_compression")),
+            cipher=params.get("ssh_cipher"),
+            mac=params.get("ssh_mac"),
+        )
 
     @property
     def operand_host(self) -> str:

@@ -50,6 +50,12 @@ options:
         description: Whether ssh is asked to compress.
         type: bool
         default: false
+      cipher:
+        description: The cipher that ssh is asked for.
+        type: str
+      mac:
+        description: The message authentication that ssh is asked for.
+        type: str
   scratch_dir:
     description:
       - Scratch directory on the target whose marker file is compared with O(scratch_token).
@@ -58,6 +64,12 @@ options:
     description:
       - Directory on the source, there or yet to be made, whose filesystem RV(source.fingerprint) describes.
     type: path
+  programs:
+    description:
+      - Programs of which the fingerprints tell path and version, beside C(ssh) and C(iperf3), each with the argument at
+        which it prints its version, null for one that does not.
+    type: dict
+    default: {}
 seealso:
   - module: linkops.bulkcopy.tree_info
 """
@@ -171,6 +183,9 @@ from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import En
 
 _REPEATS = 3
 
+#: What a link is looked at with, and how each program is asked for its version.
+_PROGRAMS: dict[str, str | None] = {"ssh": "-V", "iperf3": "--version"}
+
 #: One stream is what most methods use; several show what the link itself carries.
 _STREAMS = (1, 4)
 
@@ -229,12 +244,14 @@ def measure_streams(ssh: Ssh, target: Target, seconds: int) -> tuple[dict[str, i
 
 def with_variant(ssh: Ssh, variant: dict[str, Any]) -> Ssh:
     """The login with a variant's own options before the common ones, as ssh takes the first value that it meets."""
-    return ssh._replace(options=(*variant["ssh_options"], *ssh.options))
+    asked = {key: variant[key] for key in ("compression", "cipher", "mac")}
+    return ssh._replace(options=(*variant["ssh_options"], *ssh.options), **asked)
 
 
 def look(module: AnsibleModule, ssh: Ssh, program: str, target: Target) -> dict[str, Any]:
     """Everything that the module returns. Raises C(Ended)."""
     hello = target.open()
+    programs = dict(_PROGRAMS, **module.params["programs"])
     scratch_dir = module.params["scratch_dir"]
     if scratch_dir:
         place = target.request("examine", dest=scratch_dir, scratch=True, token=module.params["scratch_token"])
@@ -263,12 +280,14 @@ def look(module: AnsibleModule, ssh: Ssh, program: str, target: Target) -> dict[
         },
         "ssh": logins[-1].negotiated,
         "ssh_variants": [
-            dict(variant, negotiated=log_in(with_variant(ssh, variant), program, variant["compression"]).negotiated)
+            dict(variant, negotiated=log_in(with_variant(ssh, variant), program).negotiated)
             for variant in module.params["ssh_variants"]
         ],
         "flags": flags,
-        "source": dict(_agent.host_facts(), fingerprint=_agent.fingerprint(module.params["data_dir"], ssh.address)),
-        "target": dict(hello, fingerprint=target.request("fingerprint", path=scratch_dir)),
+        "source": dict(
+            _agent.host_facts(), fingerprint=_agent.fingerprint(module.params["data_dir"], ssh.address, programs)
+        ),
+        "target": dict(hello, fingerprint=target.request("fingerprint", path=scratch_dir, wanted=programs)),
     }
 
 
@@ -278,6 +297,7 @@ def main() -> None:
             CONNECTION_OPTIONS,
             scratch_dir={"type": "str"},
             data_dir={"type": "path"},
+            programs={"type": "dict", "default": {}},
             ceiling_s={"type": "int", "default": 0},
             ssh_variants={
                 "type": "list",
@@ -286,6 +306,8 @@ def main() -> None:
                 "options": {
                     "ssh_options": {"type": "list", "elements": "str", "default": []},
                     "compression": {"type": "bool", "default": False},
+                    "cipher": {"type": "str"},
+                    "mac": {"type": "str"},
                 },
             },
         ),

@@ -17,7 +17,8 @@ extends_documentation_fragment:
   - linkops.bulkcopy.attributes
   - linkops.bulkcopy.connection
   - linkops.bulkcopy.copy
-  - linkops.bulkcopy.copy.ssh_compression
+  - linkops.bulkcopy.copy.ssh
+  - linkops.bulkcopy.copy.rsync
   - linkops.bulkcopy.copy.streams
 attributes:
   check_mode:
@@ -30,19 +31,6 @@ attributes:
     support: N/A
     details:
       - A copy is made and measured each time; a destination that holds something is refused.
-
-options:
-  compress:
-    description:
-      - Let rsync compress what it sends (C(rsync -z)).
-    type: bool
-    default: false
-  extra_args:
-    description:
-      - More arguments for rsync on the source, each one reaching it byte for byte; nothing is split or unquoted.
-    type: list
-    elements: str
-    default: []
 """
 
 EXAMPLES = r"""
@@ -53,6 +41,16 @@ EXAMPLES = r"""
     address: 198.18.1.2
     extra_args:
       - -HA
+  delegate_to: dc1-a
+
+- name: Compress with zstd and send whole files
+  linkops.bulkcopy.rsync:
+    src: /srv/release
+    dest: /srv/release-copy
+    address: 198.18.1.2
+    compress_choice: zstd
+    compress_level: 1
+    whole_file: true
   delegate_to: dc1-a
 """
 
@@ -105,23 +103,9 @@ record:
       type: dict
 """
 
-import re
-
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _streams, _tree
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _rsync, _streams
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import Commands, CopyMethod, Job, Stream, run_copy
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import SSH_COMPRESSION_OPTION, SSH_WINDOW_BYTES
-
-
-def remote_shell(argv: list[str]) -> str:
-    """C(argv) as rsync's -e takes it: rsync splits at spaces itself, knows quotes, and reads a doubled one as one."""
-    return " ".join(
-        "'" + word.replace("'", "''") + "'" if re.search(r"[\s'\"]", word) or not word else word for word in argv
-    )
-
-
-#: What one core sends, in bytes a second, as it is and compressed with zlib.
-_RSYNC_BPS = 200e6
-_RSYNC_Z_BPS = 25e6
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import SSH_OPTIONS, SSH_WINDOW_BYTES, ssh_label
 
 
 class Rsync(CopyMethod):
@@ -131,48 +115,32 @@ class Rsync(CopyMethod):
     target_programs = ("rsync",)
 
     def label(self) -> str:
-        words = ["rsync", "-az" if self.params["compress"] else "-a"]
-        if self.params["ssh_compression"]:
-            words.append("-e 'ssh -C'")
-        return " ".join(words + self.params["extra_args"]) + _streams.label(self.params)
+        words = _rsync.label("rsync", self.params)
+        over = ssh_label(self.params)
+        return (words if over == "ssh" else f"{words} -e '{over}'") + _streams.label(self.params)
 
     def mistake(self) -> str | None:
-        return _streams.mistake(self.params)
+        return _rsync.mistake(self.params) or _streams.mistake(self.params)
 
     def losses(self) -> frozenset[str]:
-        keeps_links = any(re.match(r"-[A-Za-z]*H|--hard-links$", word) for word in self.params["extra_args"])
-        return frozenset() if keeps_links else frozenset([_tree.HARDLINKS])
+        return _rsync.losses(self.params)
 
     def commands(self, job: Job) -> Commands:
-        job.target.program("rsync")
-        compresses = job.params["compress"] or job.params["ssh_compression"]
-        planned = _streams.plan(job, _RSYNC_Z_BPS if compresses else _RSYNC_BPS, SSH_WINDOW_BYTES, split=False)
+        begin = _rsync.arguments(job.params, job.source, job.target)
+        planned = _rsync.plan(job, SSH_WINDOW_BYTES)
         if planned is None:
-            return Commands([Stream([self._argv(job, [])])], cwd=job.src)
+            return Commands([Stream([self._argv(job, begin)])], cwd=job.src)
         streams = [
-            # Directories are given their attributes at the very end, and no stream may close one to the others.
-            Stream(
-                [
-                    self._argv(
-                        job, [f"--files-from={_streams.write_list(job, number, part)}", "--from0", "--no-implied-dirs"]
-                    )
-                ]
-            )
+            Stream([self._argv(job, [*begin, *_rsync.listed(job, number, part)])])
             for number, part in enumerate(planned.parts)
         ]
         return Commands(streams, cwd=job.src, settled=planned.settled, planned_s=planned.took_s)
 
-    def _argv(self, job: Job, more: list[str]) -> list[str]:
-        ssh = [job.source.program("ssh"), *job.ssh.flags(job.params["ssh_compression"])]
+    def _argv(self, job: Job, begin: list[str]) -> list[str]:
         return [
-            job.source.program("rsync"),
-            "-az" if job.params["compress"] else "-a",
-            # The destination's name goes through rsync's own channel, not through a remote shell.
-            "-s",
-            *job.params["extra_args"],
-            *more,
+            *begin,
             "-e",
-            remote_shell(ssh),
+            _rsync.remote_shell([job.source.program("ssh"), *job.ssh.flags()]),
             "--",
             "./",
             "{}:{}/".format(job.ssh.operand_host, job.dest.rstrip("/")),
@@ -180,15 +148,7 @@ class Rsync(CopyMethod):
 
 
 def main() -> None:
-    run_copy(
-        Rsync,
-        {
-            "compress": {"type": "bool", "default": False},
-            "ssh_compression": SSH_COMPRESSION_OPTION,
-            "extra_args": {"type": "list", "elements": "str", "default": []},
-            **_streams.STREAM_OPTIONS,
-        },
-    )
+    run_copy(Rsync, dict(_rsync.RSYNC_OPTIONS, **SSH_OPTIONS, **_streams.STREAM_OPTIONS))
 
 
 if __name__ == "__main__":

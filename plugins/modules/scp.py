@@ -19,7 +19,7 @@ extends_documentation_fragment:
   - linkops.bulkcopy.attributes
   - linkops.bulkcopy.connection
   - linkops.bulkcopy.copy
-  - linkops.bulkcopy.copy.ssh_compression
+  - linkops.bulkcopy.copy.ssh
 attributes:
   check_mode:
     support: full
@@ -123,7 +123,7 @@ from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import (
     Stream,
     run_copy,
 )
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import SSH_COMPRESSION_OPTION, Ended, quote
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import SSH_OPTIONS, Ended, quote, ssh_label
 
 
 def openssh_version(host: Host) -> tuple[int, int] | None:
@@ -134,6 +134,7 @@ def openssh_version(host: Host) -> tuple[int, int] | None:
 
 class Scp(CopyMethod):
     name = "scp"
+    follows_symlinks = True
     needs_clean_shell = True
     source_programs = ("ssh", "scp")
     target_programs = ("scp",)
@@ -143,7 +144,8 @@ class Scp(CopyMethod):
         letters += "O" if self.params["protocol"] == "legacy" else ""
         letters += "C" if self.params["ssh_compression"] else ""
         letters += "p" if self.params["preserve"] else ""
-        return "scp -" + letters if letters else "scp"
+        words = ["scp", *(["-" + letters] if letters else [])]
+        return " ".join(words + ssh_label({**self.params, "ssh_compression": False}).split()[1:])
 
     def version_option(self, program: str) -> str | None:
         # scp has ssh's version and no option to tell it.
@@ -167,7 +169,7 @@ class Scp(CopyMethod):
             *self._protocol_flag(job.source),
             "-r",
             *(["-p"] if job.params["preserve"] else []),
-            *job.ssh.flags(job.params["ssh_compression"]),
+            *job.ssh.flags(),
             "--",
             "./" + name,
             "{}:{}/".format(job.ssh.operand_host, above.rstrip("/")),
@@ -195,7 +197,7 @@ def main() -> None:
     run_copy(
         Scp,
         {
-            "ssh_compression": SSH_COMPRESSION_OPTION,
+            **SSH_OPTIONS,
             "protocol": {"type": "str", "choices": ["sftp", "legacy"], "default": "sftp"},
             "preserve": {"type": "bool", "default": False},
         },

@@ -14,6 +14,7 @@ author:
 description:
   - Copies the content of a directory from the host that the task runs on to another one as C(tar | nc), into C(nc | tar)
     on the target, which the module starts there itself, on a free port of O(address).
+  - With O(transport=socat) socat takes the place of netcat at both ends.
   - The data crosses the network unencrypted, and whoever connects to the port first can feed the receiver. Use it on
     networks that you trust only.
   - The netcats of OpenBSD, the traditional one, nmap's ncat and BusyBox's are told apart and each is given the options
@@ -22,7 +23,7 @@ extends_documentation_fragment:
   - linkops.bulkcopy.attributes
   - linkops.bulkcopy.connection
   - linkops.bulkcopy.copy
-  - linkops.bulkcopy.copy.tar_compression
+  - linkops.bulkcopy.copy.tar
   - linkops.bulkcopy.copy.streams
 attributes:
   check_mode:
@@ -37,6 +38,12 @@ attributes:
       - A copy is made and measured each time; a destination that holds something is refused.
 
 options:
+  transport:
+    description:
+      - The program that carries the stream, at both ends.
+    type: str
+    choices: [netcat, socat]
+    default: netcat
   netcat:
     description:
       - Name or path of the netcat to use at both ends. By default the first of C(nc), C(ncat), C(netcat),
@@ -104,7 +111,7 @@ record:
 
 import ipaddress
 import re
-from typing import NamedTuple, Sequence
+from typing import Callable, NamedTuple, Sequence
 
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _streams, _tar, _tree
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import (
@@ -189,42 +196,86 @@ def _numeric(nc: Netcat, address: str) -> list[str]:
 _NETCAT_BPS = 800e6
 
 
+class Carrier(NamedTuple):
+    """A way for a stream: the argv that sends standard input to a port, the one that takes one connection on a port and
+    writes what comes to standard output, and what is known of the programs' versions."""
+
+    send: Callable[[int], list[str]]
+    listen: Callable[[int], list[str]]
+    versions: dict[str, str]
+
+
+def by_netcat(job: Job) -> Carrier:
+    """Raises C(Ended) where the netcats at hand cannot do it."""
+    address, wanted = job.ssh.address, job.params["netcat"]
+    here, there = netcat(job.source, wanted), netcat(job.target, wanted)
+    if ":" in address and "traditional" in (here.flavour, there.flavour):
+        raise Ended(
+            "unsupported",
+            f"the traditional netcat knows no IPv6 and the address is {address}: install netcat-openbsd",
+        )
+    if not there.binds:
+        raise Ended(
+            "unsupported",
+            f"BusyBox's netcat on target {job.target.name} can only listen on every address at once: install netcat-openbsd there",
+        )
+    return Carrier(
+        lambda port: send(here, address, port),
+        lambda port: listen(there, address, port),
+        {"netcat": here.flavour, "target netcat": there.flavour},
+    )
+
+
+#: socat's own blocks of 8 KiB cost two calls to the kernel each; a pipe holds 64 KiB.
+_SOCAT = ("-u", "-b", "65536")
+
+
+def by_socat(job: Job) -> Carrier:
+    """socat at both ends, each with one direction only: the sender closes the connection when its input ends."""
+    here, there = job.source.program("socat"), job.target.program("socat")
+    address, family = job.ssh.operand_host, ""
+    if is_literal(job.ssh.address):
+        family = "6" if ":" in address else "4"
+    return Carrier(
+        lambda port: [here, *_SOCAT, "STDIN", f"TCP{family}:{address}:{port}"],
+        lambda port: [there, *_SOCAT, f"TCP{family}-LISTEN:{port},bind={address},reuseaddr", "STDOUT"],
+        {},
+    )
+
+
+CARRIERS = {"netcat": by_netcat, "socat": by_socat}
+
+
 class TarNc(CopyMethod):
     name = "tar_nc"
     encrypted = False
     sessions = 0
     listens = True
-    source_programs = ("tar", "dd", *NAMES, *_tar.COMPRESSORS)
+    source_programs = ("tar", "dd", "mbuffer", "socat", *NAMES, *_tar.COMPRESSORS)
     target_programs = source_programs
 
     def label(self) -> str:
-        return _tar.label(self.params, "nc")
+        return _tar.label(self.params, "socat" if self.params["transport"] == "socat" else "nc")
 
     def mistake(self) -> str | None:
-        return _tar.bad_level(self.params) or _streams.mistake(self.params)
+        if self.params["netcat"] and self.params["transport"] != "netcat":
+            return "netcat {} is not used by transport: {}: leave one of them out".format(
+                self.params["netcat"], self.params["transport"]
+            )
+        return _tar.mistake(self.params) or _streams.mistake(self.params)
 
     def version_option(self, program: str) -> str | None:
         # Their flavour is told instead, most have no version.
-        return None if program in NAMES else super().version_option(program)
+        if program in NAMES:
+            return None
+        return "-V" if program == "socat" else super().version_option(program)
 
     def losses(self) -> frozenset[str]:
         # tar leaves sockets out, with a warning and status 0.
         return frozenset([_tree.SPECIAL_FILES])
 
     def commands(self, job: Job) -> Commands:
-        self._refuse_jump(job)
-        address = job.ssh.address
-        here, there = netcat(job.source, job.params["netcat"]), netcat(job.target, job.params["netcat"])
-        if ":" in address and "traditional" in (here.flavour, there.flavour):
-            raise Ended(
-                "unsupported",
-                f"the traditional netcat knows no IPv6 and the address is {address}: install netcat-openbsd",
-            )
-        if not there.binds:
-            raise Ended(
-                "unsupported",
-                f"BusyBox's netcat on target {job.target.name} can only listen on every address at once: install netcat-openbsd there",
-            )
+        carrier = CARRIERS[job.params["transport"]](job)
         planned = _tar.plan(job, _NETCAT_BPS, None, split=True)
         parts: Sequence[_streams.Part | None] = [None] if planned is None else planned.parts
         streams = [
@@ -232,35 +283,38 @@ class TarNc(CopyMethod):
                 [
                     _tar.create(job, number, part),
                     *_tar.compress(job.source, job.params),
-                    send(here, address, port),
+                    *_tar.buffer(job.source, job.params),
+                    carrier.send(port),
                 ],
                 [
-                    listen(there, address, port),
+                    carrier.listen(port),
+                    *_tar.buffer(job.target, job.params),
                     *_tar.decompress(job.target, job.params),
                     _tar.extract(job, part),
                 ],
                 port,
+                # mbuffer wakes itself with a byte more.
+                counted=-3 if job.params["buffer"] else -2,
             )
             for number, (part, port) in enumerate(zip(parts, job.free_ports(len(parts))))
         ]
-        versions = {"netcat": here.flavour, "target netcat": there.flavour}
         if planned is None:
-            return Commands(streams, versions=versions)
-        return Commands(streams, cwd=job.src, versions=versions, settled=planned.settled, planned_s=planned.took_s)
-
-    def _refuse_jump(self, job: Job) -> None:
-        """A target behind a jump host is reached by ssh only."""
-        said = job.source.ask([job.source.program("ssh"), *job.ssh.flags(), "-G", "--", job.ssh.address])
-        found = re.search(r"^(proxyjump|proxycommand) (?!none$)(.+)$", said, re.MULTILINE)
-        if found:
-            raise Ended(
-                "unsupported",
-                f"ssh reaches target {job.target.name} through {found.group(2)} ({found.group(1)}), netcat cannot: there is no direct route",
-            )
+            return Commands(streams, versions=carrier.versions)
+        return Commands(
+            streams, cwd=job.src, versions=carrier.versions, settled=planned.settled, planned_s=planned.took_s
+        )
 
 
 def main() -> None:
-    run_copy(TarNc, dict(_tar.COMPRESSION_OPTIONS, **_streams.STREAM_OPTIONS, netcat={"type": "str"}))
+    run_copy(
+        TarNc,
+        {
+            **_tar.TAR_OPTIONS,
+            **_streams.STREAM_OPTIONS,
+            "transport": {"type": "str", "choices": list(CARRIERS), "default": "netcat"},
+            "netcat": {"type": "str"},
+        },
+    )
 
 
 if __name__ == "__main__":

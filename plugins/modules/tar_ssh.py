@@ -17,8 +17,8 @@ extends_documentation_fragment:
   - linkops.bulkcopy.attributes
   - linkops.bulkcopy.connection
   - linkops.bulkcopy.copy
-  - linkops.bulkcopy.copy.ssh_compression
-  - linkops.bulkcopy.copy.tar_compression
+  - linkops.bulkcopy.copy.ssh
+  - linkops.bulkcopy.copy.tar
   - linkops.bulkcopy.copy.streams
 attributes:
   check_mode:
@@ -96,7 +96,7 @@ record:
 
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _streams, _tar, _tree
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import Commands, CopyMethod, Job, Stream, run_copy
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import SSH_COMPRESSION_OPTION, SSH_WINDOW_BYTES
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import SSH_OPTIONS, SSH_WINDOW_BYTES, ssh_label
 
 #: What one core encrypts and sends, with AES-GCM, and what it compresses with zlib, in bytes a second.
 _SSH_BPS = 250e6
@@ -105,14 +105,14 @@ _SSH_C_BPS = 25e6
 
 class TarSsh(CopyMethod):
     name = "tar_ssh"
-    source_programs = ("ssh", "tar", "dd", *_tar.COMPRESSORS)
-    target_programs = ("tar", "dd", *_tar.COMPRESSORS)
+    source_programs = ("ssh", "tar", "dd", "mbuffer", *_tar.COMPRESSORS)
+    target_programs = ("tar", "dd", "mbuffer", *_tar.COMPRESSORS)
 
     def label(self) -> str:
-        return _tar.label(self.params, "ssh -C" if self.params["ssh_compression"] else "ssh")
+        return _tar.label(self.params, ssh_label(self.params))
 
     def mistake(self) -> str | None:
-        return _tar.bad_level(self.params) or _streams.mistake(self.params)
+        return _tar.mistake(self.params) or _streams.mistake(self.params)
 
     def losses(self) -> frozenset[str]:
         # tar leaves sockets out, with a warning and status 0.
@@ -128,13 +128,14 @@ class TarSsh(CopyMethod):
         return Commands(streams, cwd=job.src, settled=planned.settled, planned_s=planned.took_s)
 
     def _stream(self, job: Job, number: int = 0, part: _streams.Part | None = None) -> Stream:
-        receive = _tar.extract(job, part, through=True)
-        ssh = job.ssh.argv(job.source.program("ssh"), receive, job.params["ssh_compression"])
-        return Stream([_tar.create(job, number, part), *_tar.compress(job.source, job.params), ssh])
+        receive = _streams.piped([*_tar.buffer(job.target, job.params), _tar.extract(job, part, through=True)])
+        ssh = job.ssh.argv(job.source.program("ssh"), receive)
+        send = [*_tar.compress(job.source, job.params), *_tar.buffer(job.source, job.params), ssh]
+        return Stream([_tar.create(job, number, part), *send])
 
 
 def main() -> None:
-    run_copy(TarSsh, dict(_tar.COMPRESSION_OPTIONS, **_streams.STREAM_OPTIONS, ssh_compression=SSH_COMPRESSION_OPTION))
+    run_copy(TarSsh, dict(_tar.TAR_OPTIONS, **_streams.STREAM_OPTIONS, **SSH_OPTIONS))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.loader import fragment_loader, module_loader
 from ansible.utils.plugin_docs import get_docstring
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import CopyMethod, mistake_in
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import Method, suggest
 
 #: Options that the campaign sets itself, for all methods alike. C(ssh_options) may be given by both: it can be what
@@ -86,8 +88,49 @@ def check_methods(
                 f"{where}: the module {short} {reason}; known methods are {', '.join(known)}{suggest(short, known)}."
             )
             continue
-        faults += [f"{where}: {sentence}" for sentence in check_arguments(short, method.args, options)]
+        wrong = check_arguments(short, method.args, options)
+        made = None if wrong else make_method(method, options)
+        mistake = made and mistake_in(made)
+        faults += [f"{where}: {sentence}" for sentence in wrong] + ([f"{where}: {mistake}."] if mistake else [])
     return faults
+
+
+def make_method(method: Method, options: Options) -> CopyMethod | None:
+    """The method as its module makes it of its arguments; null where the module has no C(CopyMethod) to import."""
+    try:
+        module = importlib.import_module(
+            "ansible_collections.{}.{}.plugins.modules.{}".format(*method.module.split("."))
+        )
+    except (ImportError, IndexError):
+        return None
+    classes = [
+        found
+        for found in vars(module).values()
+        if isinstance(found, type) and issubclass(found, CopyMethod) and found.__module__ == module.__name__
+    ]
+    if not classes:
+        return None
+    aliases = {alias: name for name, option in options.items() for alias in option.get("aliases") or ()}
+    given = {aliases.get(name, name): value for name, value in method.args.items()}
+    spec = {
+        name: _spec(options[name]) | {"default": options[name].get("default")}
+        for name in options
+        if name not in CAMPAIGN_OPTIONS
+    }
+    return classes[0](ArgumentSpecValidator(spec).validate(given).validated_parameters)
+
+
+def programs_of(methods: Sequence[Method]) -> dict[str, str | None]:
+    """The programs that methods look for at either end, and how each is asked for its version, null for one that does not
+    tell."""
+    found: dict[str, str | None] = {}
+    for method in methods:
+        options = documented_options(method.module)
+        made = None if options is None else make_method(method, options)
+        if made is not None:
+            for name in (*made.source_programs, *made.target_programs):
+                found[name] = found.get(name) or made.version_option(name)
+    return found
 
 
 def check_arguments(module: str, args: Mapping[str, Any], options: Options) -> list[str]:

@@ -107,6 +107,7 @@ class Method:
         """Whether a compressor works in it, by the common option names; only the estimate of duration uses this."""
         return bool(
             self.args.get("compress")
+            or self.args.get("compress_choice")
             or self.args.get("ssh_compression")
             or self.args.get("compression", "none") != "none"
         )
@@ -286,7 +287,12 @@ def suggest(word: str, known: Iterable[str]) -> str:
 def ssh_variant(method: Method) -> dict[str, Any]:
     """What of a method's arguments decides what its ssh connections agree on."""
     options = method.args.get("ssh_options") or ()
-    return {"ssh_options": list(options), "compression": bool(method.args.get("ssh_compression"))}
+    return {
+        "ssh_options": list(options),
+        "compression": bool(method.args.get("ssh_compression")),
+        "cipher": method.args.get("ssh_cipher"),
+        "mac": method.args.get("ssh_mac"),
+    }
 
 
 def tree_key(source: str, directory: str) -> str:

@@ -31,6 +31,8 @@ FLAGS: Mapping[str, str] = {
     "setup-dominated": "connecting takes over 20 % of the time: the order holds for this size only",
     "shared-filesystem": "both ends write to one file system",
     "foreign-session": "another login ended on the target meanwhile, so its CPU time is not known",
+    "sessions-unknown": "nobody can say how many logins on the target are the method's own, so its CPU time is not known",
+    "own-ssh": "the method has an ssh client of its own, of which nobody knows what cipher it agreed on",
     "foreign-traffic": "other traffic crossed the link during the copy",
     "no-sshd-listener": "the target's CPU time is not known: a socket unit started sshd, or it is another server",
     "above-ceiling": "faster than the link can be, with data that does not compress: the time or the ceiling is wrong",

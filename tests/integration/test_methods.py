@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,90 @@ ROWS = {
     "tar|gzip|ssh": [["tar"], ["gzip"], ["ssh"]],
     "tar|nc": [["nc"], ["tar"], ["tar"], ["nc"]],
     "tar|gzip|nc": [["nc"], ["gzip"], ["tar"], ["tar"], ["gzip"], ["nc"]],
+    "tar|zstd|ssh": [["tar"], ["zstd"], ["ssh"]],
+    "tar|lz4|ssh": [["tar"], ["lz4"], ["ssh"]],
+    "tar|ssh aes128-gcm": [["tar"], ["ssh", "Ciphers=aes128-gcm@openssh.com"]],
+    "tar|mbuffer -m 64M|ssh": [["tar"], ["mbuffer", "64M"], ["ssh"]],
+    "tar|socat": [["socat"], ["tar"], ["tar"], ["socat"]],
+    "rsync --zc=zstd": [["rsync", "-az", "--compress-choice=zstd"]],
+    "rsync --zc=lz4": [["rsync", "-az", "--compress-choice=lz4"]],
+    "rsync -a -W": [["rsync", "-a", "--whole-file"]],
+    "rsyncd -a": [["rsync", "--daemon"], ["rsync", "-a"]],
+    "sftp": [["sftp", "-b"]],
+    "rclone --transfers 8": [["rclone", "copy", "--transfers=8"]],
+    "fpsync -n 4": [["env", "-n", "4"]],
+}
+#: Without ssh for the data, in clear text.
+CLEAR = {"tar|nc", "tar|gzip|nc", "tar|socat", "rsyncd -a"}
+
+
+#: What has no label of its own, and what an end does not have: module, options, status and message.
+OTHERS: dict[str, tuple[str, dict[str, Any], str, str]] = {
+    "command over ssh": (
+        "command",
+        {
+            "encrypted": True,
+            "logins": 1,
+            "source": [["tar", "-cf", "-", "."], ["ssh", "-F", "{ssh_config}", "{address}", "tar -C '{dest}' -xpf -"]],
+        },
+        "ok",
+        "",
+    ),
+    "command at both ends": (
+        "command",
+        {
+            "encrypted": False,
+            "source": [["tar", "-cf", "-", "."], ["ncat", "--send-only", "{address}", "{port}"]],
+            "target": [["ncat", "-l", "{address}", "{port}"], ["tar", "-C", "{dest}", "-xpf", "-"]],
+        },
+        "ok",
+        "",
+    ),
+    "command that serves": (
+        "command",
+        {
+            "encrypted": False,
+            "source": [["tar", "-cf", "-", "."], ["socat", "-u", "STDIN", "TCP4:{address}:{port}"]],
+            "target": [
+                ["socat", "-u", "TCP4-LISTEN:{port},bind={address},fork", r"SYSTEM:tar -C \"{dest}\" -xpf -"],
+            ],
+            "target_serves": True,
+        },
+        "ok",
+        "",
+    ),
+    "a cipher that the server refuses": (
+        "rsync",
+        {"ssh_cipher": "aes128-cbc"},
+        "unsupported",
+        "the ssh server of target lab-b refuses the cipher that is asked for: choose one that it offers: ",
+    ),
+    "a cipher that nobody has": (
+        "sftp",
+        {"ssh_cipher": "rot13"},
+        "unsupported",
+        "ssh on source lab-a has no cipher rot13: choose one that ssh -Q cipher lists there: ",
+    ),
+    "a program that nobody has": (
+        "command",
+        {"encrypted": True, "source": [["no-such-program", "{src}"]]},
+        "unsupported",
+        "source lab-a has no no-such-program: install it there",
+    ),
+    "rsync with all that it can be told": (
+        "rsync",
+        {
+            "compress_choice": "zstd",
+            "compress_level": 1,
+            "whole_file": True,
+            "inplace": True,
+            "checksum_choice": "xxh3",
+            "ssh_cipher": "aes128-ctr",
+            "ssh_mac": "umac-64@openssh.com",
+        },
+        "ok",
+        "",
+    ),
 }
 
 
@@ -54,7 +139,11 @@ def records(lab: None, play: Play, tmp_path_factory: pytest.TempPathFactory) -> 
         Path(os.fsdecode(os.path.join(os.fsencode(SOURCE), name))).write_bytes(name)
     (SOURCE / "empty directory").mkdir()
     tasks: list[dict[str, Any]] = []
-    for number, method in enumerate(METHODS):
+    others = [
+        {"label": label, "module": module, "args": {"label": label, **args}}
+        for label, (module, args, _status, _message) in OTHERS.items()
+    ]
+    for number, method in enumerate([*METHODS, *others]):
         tasks.append(
             {
                 "name": f"Copy with {method['label']}",
@@ -73,7 +162,7 @@ def records(lab: None, play: Play, tmp_path_factory: pytest.TempPathFactory) -> 
                 "ignore_errors": True,
             }
         )
-    results = ", ".join(f"copy_{number}" for number in range(len(METHODS)))
+    results = ", ".join(f"copy_{number}" for number in range(len(METHODS) + len(others)))
     tasks += [
         {
             "name": "Keep the records",
@@ -103,8 +192,22 @@ def records(lab: None, play: Play, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_labels_are_those_of_the_methods_themselves(records: dict[str, Any]) -> None:
-    assert list(records) == [method["label"] for method in METHODS]
-    assert set(records) == set(ROWS)
+    assert list(records) == [method["label"] for method in METHODS] + list(OTHERS)
+    assert set(records) == set(ROWS) | set(OTHERS)
+
+
+@pytest.mark.parametrize(("number", "label"), list(enumerate(OTHERS, len(METHODS))))
+def test_others_end_as_they_should(records: dict[str, Any], number: int, label: str) -> None:
+    _module, _args, status, message = OTHERS[label]
+    record = records[label]
+    assert (record["status"], record["message"][: len(message) or None]) == (status, message)
+    copy = COPIES / f"copy {number}"
+    if status == "ok":
+        compared = subprocess.run(["diff", "-r", "--no-dereference", SOURCE, copy], check=False)
+        assert compared.returncode == 0
+    else:
+        assert record["stages"] == []
+        assert not copy.exists()
 
 
 @pytest.mark.parametrize(("number", "label"), [(number, method["label"]) for number, method in enumerate(METHODS)])
@@ -135,13 +238,16 @@ class TestEachMethod:
         for stage, (program, *options) in zip(stages, ROWS[label], strict=True):
             assert os.path.basename(stage["argv"][0]) == program
             assert set(options) <= set(stage["argv"])
-            assert stage["rc"] == 0
+            # A daemon is told to end.
+            assert stage["rc"] == 0 or "--daemon" in stage["argv"]
 
     def test_both_ends_have_a_cpu_figure_with_its_basis(self, records: dict[str, Any], number: int, label: str) -> None:
         record = records[label]
-        over_ssh = not label.endswith("|nc")
+        over_ssh = label not in CLEAR
+        assert record["method"]["encrypted"] is over_ssh
         assert record["cpu"]["source"]["basis"] == "rusage"
-        if over_ssh and "foreign-session" in record["flags"]:
+        assert ("sessions-unknown" in record["flags"]) is label.startswith(("rclone", "fpsync"))
+        if over_ssh and {"foreign-session", "sessions-unknown"} & set(record["flags"]):
             assert record["cpu"]["target"] is None
         else:
             assert record["cpu"]["target"]["basis"] == ("sshd-children" if over_ssh else "agent-children")
@@ -151,7 +257,7 @@ class TestEachMethod:
     def test_the_bytes_crossed_the_link(self, records: dict[str, Any], number: int, label: str) -> None:
         record = records[label]
         assert record["link"]["device"] == "lan-1g"
-        compressed = "gzip" in label or "C" in label or "z" in label
+        compressed = re.search("z|C", label) is not None
         least = 0.5 if compressed else 1.0
         wire = record["wire"]
         assert wire["basis"] == "both-devices"

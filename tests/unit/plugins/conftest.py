@@ -10,7 +10,18 @@ import pytest
 
 #: Stands in for ssh: runs what it is given on this machine, as a login shell would, without a network.
 FAKE_SSH = """#!/bin/sh
-case "$*" in *-G*) echo "hostname example"; exit 0;; -V) echo OpenSSH_9.2p1 >&2; exit 0;; esac
+case "$*" in
+*ProxyJump=hop*-G*) echo "proxyjump hop"; exit 0;;
+*-G*) echo "hostname example"; exit 0;;
+-V) echo OpenSSH_9.2p1 >&2; exit 0;;
+"-Q cipher") printf '%s\\n' aes128-ctr aes128-cbc; exit 0;;
+"-Q mac") echo hmac-md5; exit 0;;
+*Ciphers=aes128-cbc*)
+    case "$*" in *LogLevel=DEBUG1*)
+        echo "Unable to negotiate with 127.0.0.1 port 22: no matching cipher found. Their offer: aes256-ctr,x" >&2;;
+    esac
+    exit 255;;
+esac
 compression=none
 case "$*" in *Compression=yes*) compression=zlib@openssh.com;; esac
 case "$*" in *LogLevel=DEBUG1*)

@@ -79,6 +79,13 @@ def test_only_the_benchmarks_need_hyperfine(clone: Clone, mode: str, wanted: boo
     assert ("hyperfine" in clone.setup(mode).stderr) == wanted
 
 
+@pytest.mark.parametrize(("mode", "wanted"), [("bench", True), ("test", True), ("lab", False)])
+def test_only_tests_need_the_programs_of_every_method(clone: Clone, mode: str, wanted: bool) -> None:
+    clone.program("id", "echo 0")
+    said = set(clone.setup(mode).stderr.split())
+    assert ({"zstd", "lz4", "socat", "mbuffer", "rclone", "fpart"} <= said) == wanted
+
+
 def test_own_hosts_need_the_ssh_client_only(clone: Clone) -> None:
     done = clone.setup("benchmark", clone.inventory("mine", lab=False))
     assert "openssh-client" in done.stderr

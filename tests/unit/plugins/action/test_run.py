@@ -21,10 +21,11 @@ from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.results import SC
 LINK = {"device": "eth1", "mtu": 1500, "rtt_ms": 0.2, "connect_s": 0.3, "ceiling_Bps": None}
 SSH = {"cipher": "aes128-gcm@openssh.com", "mac": "implicit", "compression": "none"}
 PLAIN = {"cipher": "chacha20-poly1305@openssh.com", "mac": "implicit", "compression": "none"}
+VARIANT = {"ssh_options": [], "compression": False, "cipher": None, "mac": None}
 VARIANTS = [
-    {"ssh_options": [], "compression": False, "negotiated": PLAIN},
-    {"ssh_options": [], "compression": True, "negotiated": {**PLAIN, "compression": "zlib@openssh.com"}},
-    {"ssh_options": ["Ciphers=x"], "compression": False, "negotiated": SSH},
+    {**VARIANT, "negotiated": PLAIN},
+    {**VARIANT, "compression": True, "negotiated": {**PLAIN, "compression": "zlib@openssh.com"}},
+    {**VARIANT, "ssh_options": ["Ciphers=x"], "negotiated": SSH},
 ]
 
 

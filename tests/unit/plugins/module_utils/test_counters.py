@@ -346,7 +346,7 @@ def test_flushing_a_path_that_is_not_there(tmp_path: Path) -> None:
 class TestSessions:
     """One listener, process 10; 20 is the session of the agent itself and stays."""
 
-    def start(self, proc: Proc, expected: int = 1) -> Sessions:
+    def start(self, proc: Proc, expected: int | None = 1) -> Sessions:
         proc.process(10, "sshd", 1, cutime=5 * TICK, cstime=TICK)
         proc.children(10, 20)
         sessions = Sessions(10, expected, str(proc.root))
@@ -378,6 +378,11 @@ class TestSessions:
             proc.children(10, *pids)
             sessions._look()
         assert sessions.finish() == (None, None, ["foreign-session"])
+
+    def test_where_nobody_can_say_how_many_are_ours_there_is_no_figure(self, proc: Proc) -> None:
+        sessions = self.start(proc, None)
+        proc.process(10, "sshd", 1, cutime=7 * TICK, cstime=2 * TICK)
+        assert sessions.finish() == (None, None, ["sessions-unknown"])
 
     def test_an_older_session_that_ends_is_noticed(self, proc: Proc) -> None:
         sessions = self.start(proc)

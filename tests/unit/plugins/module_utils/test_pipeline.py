@@ -237,3 +237,11 @@ def test_the_output_is_counted_for_a_user_who_is_not_root() -> None:
 @pytest.mark.parametrize(("rc", "words"), [(2, "ended with 2"), (137, "was ended by SIGKILL"), (255, "ended with 255")])
 def test_a_status_in_words(rc: int, words: str) -> None:
     assert ended_how(rc) == words
+
+
+def test_how_a_server_ends_says_nothing() -> None:
+    server = Pipeline([["sh", "-c", "exit 9"]], serves=True)
+    server.start()
+    assert server.wait(10.0)
+    assert [result.rc for result in server.results] == [9]
+    assert not server.failed

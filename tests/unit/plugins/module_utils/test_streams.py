@@ -198,3 +198,27 @@ def test_pieces_and_an_archive_share_one_stream(tmp_path: Path) -> None:
         assert sender.wait() == 0
         assert (target / "-small").read_text() == "small"
     assert (target / "sub" / "it's big").read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("stages", "status", "told"),
+    [
+        (["cat", "cat >it"], 0, "hello"),
+        (["cat; exit 3", "cat >it"], 3, "hello"),
+        (["cat", "cat >it; exit 4"], 4, "hello"),
+        (["cat; exit 3", "cat >it; exit 4"], 3, "hello"),
+        (["cat", "exit 2"], 2, None),
+        # A program that has lost its reader is not what failed first, unless nothing else did.
+        (["yes", "exit 2"], 2, None),
+        (["yes", "exit 0"], 141, None),
+        (["cat"], 0, None),
+    ],
+)
+def test_a_remote_pipeline_fails_where_a_stage_does(
+    tmp_path: Path, stages: list[str], status: int, told: str | None
+) -> None:
+    argv = _streams.piped([["sh", "-c", stage] for stage in stages])
+    done = subprocess.run(argv, cwd=tmp_path, input=b"hello", stdout=subprocess.PIPE, check=False)
+    assert done.returncode == status
+    if told is not None:
+        assert (tmp_path / "it").read_text() == told

@@ -82,8 +82,8 @@ def test_a_bare_login_sets_only_what_must_be_so() -> None:
 
 
 def test_a_full_login() -> None:
-    ssh = Ssh("198.18.1.2", 2222, "copy", "/keys/a key", "/known hosts/100%", ("ProxyJump=hop",))
-    settings = ssh.settings(compression=True)
+    ssh = Ssh("198.18.1.2", 2222, "copy", "/keys/a key", "/known hosts/100%", ("ProxyJump=hop",), True)
+    settings = ssh.settings()
     assert settings[0] == "ProxyJump=hop"
     assert settings[-6:] == [
         "Compression=yes",
@@ -100,9 +100,10 @@ def test_ssh_itself_reads_the_settings_as_meant() -> None:
     program = shutil.which("ssh")
     if program is None:
         pytest.skip("no ssh here")
-    ssh = Ssh("198.18.1.2", 2222, "copy", "/keys/a key", "/known hosts/list", ("Ciphers=aes128-gcm@openssh.com",))
+    link = Ssh("198.18.1.2", 2222, "copy", "/keys/a key", "/known hosts/list", ("Ciphers=aes256-ctr", "MACs=hmac-sha1"))
+    ssh = link.with_options({"ssh_compression": True, "ssh_cipher": "aes128-gcm@openssh.com", "ssh_mac": None})
     said = subprocess.run(
-        [program, *ssh.flags(True), "-G", ssh.address], stdout=subprocess.PIPE, text=True, check=True
+        [program, *ssh.flags(), "-G", ssh.address], stdout=subprocess.PIPE, text=True, check=True
     ).stdout
     told = said.splitlines()
     for line in (
@@ -115,6 +116,7 @@ def test_ssh_itself_reads_the_settings_as_meant() -> None:
         "requesttty false",
         "identitiesonly yes",
         "ciphers aes128-gcm@openssh.com",
+        "macs hmac-sha1",
         "forwardagent no",
         "controlmaster false",
     ):
@@ -434,3 +436,16 @@ def test_a_read_only_filesystem_is_called_that(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "access", lambda _path, _mode: False)
     with pytest.raises(_agent.Refusal, match="read-only"):
         _agent.Agent().examine(str(tmp_path / "copy"), False, None)
+
+
+def test_a_private_file_is_ours_alone_and_goes_with_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_agent.tempfile, "tempdir", str(tmp_path))
+    agent = _agent.Agent()
+    paths = [Path(agent.private_file(name, f"{name} \udce9")["path"]) for name in ("one", "two")]
+    assert [path.read_bytes() for path in paths] == [b"one \xe9", b"two \xe9"]
+    assert {path.parent for path in paths} == {next(tmp_path.iterdir())}
+    assert [oct(path.stat().st_mode & 0o777) for path in (*paths, paths[0].parent)] == ["0o600", "0o600", "0o700"]
+    with pytest.raises(FileExistsError):
+        agent.private_file("one", "again")
+    agent.end_all()
+    assert list(tmp_path.iterdir()) == []

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
@@ -44,8 +45,19 @@ def run_module(monkeypatch: pytest.MonkeyPatch) -> Run:
     return run
 
 
-def host(end: str, missing: tuple[str, ...] = (), answers: dict[str, str] | None = None) -> Host:
-    """An end that has every program in /bin except C(missing), and answers as told."""
+def host(
+    end: str,
+    missing: tuple[str, ...] = (),
+    answers: dict[str, str] | None = None,
+    written: dict[str, str] | None = None,
+) -> Host:
+    """An end that has every program in /bin except C(missing), answers as told, and keeps its private files, by their
+    names, in C(written)."""
+
+    def write(name: str, text: str) -> str:
+        if written is not None:
+            written[name] = text
+        return f"/private/{name}"
 
     def ask(argv: list[str]) -> dict[str, Any]:
         return {"rc": 0, "output": (answers or {}).get(" ".join(argv), "")}
@@ -54,8 +66,24 @@ def host(end: str, missing: tuple[str, ...] = (), answers: dict[str, str] | None
         return {name: None if name in missing else f"/bin/{name}" for name in names}
 
     return Host(
-        end, "dc1-a" if end == "source" else "dc2-a", which, ask, lambda program: "-V" if program == "ssh" else None
+        end,
+        "dc1-a" if end == "source" else "dc2-a",
+        which,
+        ask,
+        lambda program: "-V" if program == "ssh" else None,
+        write,
     )
+
+
+def made(method_class: Any, **options: Any) -> Any:
+    """A method with these options, the others as its module has them by default."""
+    module = sys.modules[method_class.__module__]
+    with mock.patch.object(module, "run_copy") as run_copy:
+        module.main()
+    (_class, spec), _keywords = run_copy.call_args
+    unknown = set(options) - set(spec)
+    assert not unknown
+    return method_class({**{name: option.get("default") for name, option in spec.items()}, **options})
 
 
 @pytest.fixture
@@ -68,7 +96,7 @@ def job_for(tmp_path: Path) -> Callable[..., Job]:
             method.params,
             "/data",
             "/srv/copy",
-            Ssh(address),
+            Ssh(address).with_options(method.params),
             hosts.get("source", host("source", answers=openssh)),
             hosts.get("target", host("target")),
             str(tmp_path),
@@ -76,6 +104,7 @@ def job_for(tmp_path: Path) -> Callable[..., Job]:
             list_source=lambda: _tree.scan("/data", False),
             round_trip_s=lambda: 0.08,
             cores=2,
+            peer="198.18.1.1",
         )
 
     return make

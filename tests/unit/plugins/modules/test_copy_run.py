@@ -14,11 +14,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _copy, _counters, _record, _target, _tree
-from ansible_collections.linkops.bulkcopy.plugins.modules import link_info, tar_nc, tar_ssh, tree_info
+from ansible_collections.linkops.bulkcopy.plugins.modules import link_info, rsync_daemon, tar_nc, tar_ssh, tree_info
 
 from ..conftest import Programs
 from .conftest import Run
@@ -129,6 +130,194 @@ def test_netcat_copies_too(run_module: Run, options: dict[str, Any], tree: Path)
     assert record["setup_s"] > 0
     assert record["total_s"] == pytest.approx(record["setup_s"] + record["wall_s"], abs=1e-6)
     assert record["method"]["encrypted"] is False
+
+
+def names_everywhere(tree: Path) -> None:
+    """Names of every kind in directories that several streams write to, with modes and times of their own."""
+    for number in range(40):
+        directory = tree / f"d {number % 5}" / "deep"
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / f"-file\n{number}").write_bytes(os.urandom(number * 100))
+    os.link(tree / "d 0" / "deep" / "-file\n0", tree / "d 4" / "other name")
+    (tree / "d 1" / "empty").mkdir(mode=0o700)
+    (tree / "back\\nslash").write_text("no newline")
+    (tree / "cut in two").write_bytes(os.urandom(9_000_001))
+    (tree / "cut in two").chmod(0o4750)
+    os.utime(tree / "cut in two", ns=(0, 1_600_000_000_123_456_789))
+    (tree / "d 2").chmod(0o2555)
+    for path in sorted(tree.rglob("*"), reverse=True):
+        if path.is_dir() and not path.is_symlink():
+            os.utime(path, ns=(0, 1_500_000_000_000_000_000))
+
+
+@pytest.mark.parametrize(
+    ("module", "more"),
+    [
+        (tar_ssh, {}),
+        (tar_ssh, {"compression": "gzip"}),
+        (tar_nc, {}),
+        (tar_nc, {"compression": "gzip"}),
+    ],
+)
+def test_streams_make_one_whole_copy(
+    run_module: Run,
+    options: dict[str, Any],
+    tree: Path,
+    module: ModuleType,
+    more: dict[str, Any],
+) -> None:
+    names_everywhere(tree)
+    record = run_module(module, streams=3, **more, **options)["record"]
+    assert (record["status"], record["message"]) == ("ok", "")
+    # Times, modes and owners of directories and of the file that was cut are among what is compared.
+    assert record["verified"]["not_kept"] == {}
+    assert record["method"]["streams"] == 3
+    assert {stage["stream"] for stage in record["stages"]} == {0, 1, 2}
+    assert not any(stage["rc"] for stage in record["stages"])
+    assert record["setup_s"] > 0
+    copy = Path(options["dest"])
+    assert (copy / "cut in two").read_bytes() == (tree / "cut in two").read_bytes()
+    assert (copy / "d 2").stat().st_mode & 0o7777 == 0o2555
+    assert (copy / "d 2").stat().st_mtime_ns == 1_500_000_000_000_000_000
+    pieces = any("skip=" in word for stage in record["stages"] for word in stage["argv"])
+    assert pieces is (module is tar_nc or (module is tar_ssh and not more))
+
+
+def test_one_failed_stream_fails_the_run_and_ends_the_others(
+    run_module: Run, options: dict[str, Any], programs: Programs, tree: Path
+) -> None:
+    names_everywhere(tree)
+    # The second stream's archive fails; the others' would take for ever.
+    programs.add(
+        "tar",
+        '#!/bin/sh\ncase "$*" in *--version*) exec /bin/tar "$@";; *part-1*) echo disk on fire >&2; exit 9;; '
+        '*-cf*) exec sleep 1000;; esac\nexec /bin/tar "$@"\n',
+    )
+    # What is compressed is not cut into pieces, so that tar is a stage of its own.
+    result = run_module(tar_ssh, streams=3, compression="gzip", **options)
+    assert result["record"]["status"] == "failed"
+    assert result["msg"] == f"tar on source {os.uname().nodename} ended with 9: disk on fire"
+    ended = {(stage["stream"], stage["rc"]) for stage in result["record"]["stages"]}
+    assert (1, 9) in ended and {(0, 143), (2, 143)} <= ended
+    assert ours_left("sleep\x001000") == []
+
+
+def test_a_receiver_that_fails_among_several_is_the_one_to_blame(
+    run_module: Run, options: dict[str, Any], programs: Programs, tree: Path
+) -> None:
+    names_everywhere(tree)
+    (tree / "cut in two").unlink()
+    programs.add(
+        "tar", '#!/bin/sh\ncase "$*" in *--version*|*-cf*) exec /bin/tar "$@";; esac\necho no space >&2; exit 2\n'
+    )
+    result = run_module(tar_nc, streams=3, **options)
+    assert result["msg"] == "tar on target 127.0.0.1 ended with 2: no space"
+
+
+def test_a_login_that_sshd_dropped_says_so(
+    run_module: Run, options: dict[str, Any], programs: Programs, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names_everywhere(tree)
+    real = Path(shutil.which("ssh") or "").read_text()
+    dropped = (
+        'case "$*" in *-xpf*) echo "kex_exchange_identification: Connection closed by remote host" >&2; exit 255;; esac'
+    )
+    programs.add("ssh", real.replace("compression=none\n", f"{dropped}\ncompression=none\n"))
+    result = run_module(tar_ssh, streams=3, **options)
+    assert "choose fewer than 3 streams, or raise MaxStartups" in result["msg"]
+    assert "login-dropped" in result["record"]["flags"]
+
+
+def test_streams_need_a_tar_that_reads_lists(run_module: Run, options: dict[str, Any], programs: Programs) -> None:
+    programs.add("tar", '#!/bin/sh\necho "tar (busybox) 1.35.0"\n')
+    result = run_module(tar_ssh, streams=2, **options)
+    assert result["record"]["status"] == "unsupported"
+    assert "is not GNU tar" in result["msg"]
+
+
+def test_check_mode_shows_every_stream(run_module: Run, options: dict[str, Any], tree: Path) -> None:
+    names_everywhere(tree)
+    record = run_module(tar_nc, check_mode=True, streams=2, **options)["record"]
+    assert [(stage["end"], stage["stream"]) for stage in record["stages"]] == [
+        (end, stream) for end in ("target", "source") for stream in (0, 0, 1, 1)
+    ]
+    assert record["method"]["label"] == "tar|nc x2"
+
+
+def test_an_rsync_daemon_lives_as_long_as_the_copy(
+    run_module: Run, options: dict[str, Any], tree: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "127.0.0.1 50000 127.0.0.1 22")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(_copy.tempfile, "tempdir", None)
+    if shutil.which("rsync") is None:
+        pytest.skip("no rsync here")
+    result = run_module(rsync_daemon, **options)
+    record = result["record"]
+    assert (record["status"], record["message"]) == ("ok", "")
+    assert same(tree, Path(options["dest"]))
+    daemon, client = record["stages"]
+    assert (daemon["end"], os.path.basename(daemon["argv"][0]), daemon["argv"][1]) == ("target", "rsync", "--daemon")
+    assert (client["end"], client["rc"]) == ("source", 0)
+    assert record["cpu"]["target"]["basis"] == "agent-children"
+    assert record["method"]["encrypted"] is False
+    assert "stream-not-counted" not in record["flags"]
+    # Nothing is left: no daemon, and neither its configuration nor the secret.
+    assert ours_left(daemon["argv"][3]) == []
+    assert not list(tmp_path.glob("bulkcopy-*"))
+
+
+def test_another_client_is_not_let_in(
+    run_module: Run, options: dict[str, Any], programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source is at 127.0.0.1, and the target took it for another one."""
+    rsync = shutil.which("rsync")
+    if rsync is None:
+        pytest.skip("no rsync here")
+    monkeypatch.setenv("SSH_CONNECTION", "198.18.1.1 50000 127.0.0.1 22")
+    result = run_module(rsync_daemon, **options)
+    assert result["record"]["status"] == "failed"
+    # To a stranger it does not even say that there is anything.
+    assert "@ERROR: Unknown module 'copy'" in result["msg"]
+    # Nor is who comes from there with another secret.
+    monkeypatch.setenv("SSH_CONNECTION", "127.0.0.1 50000 127.0.0.1 22")
+    programs.add(
+        "rsync",
+        f'#!/bin/sh\ncase "$*" in *--password-file*) RSYNC_PASSWORD=x; export RSYNC_PASSWORD\n'
+        f'for word; do shift; case "$word" in --password-file*) ;; *) set -- "$@" "$word";; esac; done;; esac\n'
+        f'exec {rsync} "$@"\n',
+    )
+    result = run_module(rsync_daemon, **dict(options, dest=options["dest"] + "2"))
+    assert result["record"]["status"] == "failed"
+    assert "auth failed on module copy" in result["msg"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "programs_needed", "stages"),
+    [
+        ({"transport": "socat"}, ["socat"], ["socat", "tar", "tar", "socat"]),
+        (
+            {"transport": "socat", "buffer": "1M", "compression": "gzip"},
+            ["socat", "mbuffer"],
+            ["socat", "mbuffer", "gzip", "tar", "tar", "gzip", "mbuffer", "socat"],
+        ),
+    ],
+)
+def test_socat_and_mbuffer_count_every_byte(
+    run_module: Run,
+    options: dict[str, Any],
+    tree: Path,
+    changes: dict[str, Any],
+    programs_needed: list[str],
+    stages: list[str],
+) -> None:
+    if not all(map(shutil.which, programs_needed)):
+        pytest.skip(f"no {programs_needed} here")
+    record = run_module(tar_nc, **options, **changes)["record"]
+    assert (record["status"], record["message"]) == ("ok", "")
+    assert same(tree, Path(options["dest"]))
+    assert [os.path.basename(stage["argv"][0]) for stage in record["stages"]] == stages
+    assert not {"stream-not-counted", "truncated"} & set(record["flags"])
 
 
 @pytest.mark.parametrize("module", [tar_ssh, tar_nc])
@@ -539,6 +728,11 @@ class TestRefusals:
         assert result["record"]["status"] == "unsupported"
         assert "has a zone" in result["msg"]
 
+    def test_a_jump_host_leaves_what_listens_no_way(self, run_module: Run, options: dict[str, Any]) -> None:
+        result = run_module(tar_nc, **dict(options, ssh_options=["ProxyJump=hop"]))
+        assert result["record"]["status"] == "unsupported"
+        assert "through hop (proxyjump), tar_nc cannot: there is no direct route" in result["msg"]
+
     def test_login_refused(self, run_module: Run, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("FAKE_SSH_REFUSAL", "copy@127.0.0.1: Permission denied (publickey).")
         assert "refuses the login" in self.refused(run_module, options)
@@ -588,11 +782,14 @@ AGREED = {"cipher": "aes256-ctr", "mac": "hmac-sha2-256", "compression": "none"}
 
 def test_a_link_tells_what_other_ways_to_log_in_agree_on(run_module: Run, scratch: dict[str, Any]) -> None:
     looked = {key: scratch[key] for key in ("address", "target_python", "scratch_token")}
-    result = run_module(link_info, ssh_variants=[{"ssh_options": ["Ciphers=x"]}, {"compression": True}], **looked)
+    asked = [{"ssh_options": ["Ciphers=x"]}, {"compression": True}, {"cipher": "aes128-cbc", "mac": "hmac-md5"}]
+    result = run_module(link_info, ssh_variants=asked, **looked)
     assert result["ssh"] == AGREED
+    plain = {"ssh_options": [], "compression": False, "cipher": None, "mac": None}
     assert result["ssh_variants"] == [
-        {"ssh_options": ["Ciphers=x"], "compression": False, "negotiated": AGREED},
-        {"ssh_options": [], "compression": True, "negotiated": {**AGREED, "compression": "zlib@openssh.com"}},
+        {**plain, "ssh_options": ["Ciphers=x"], "negotiated": AGREED},
+        {**plain, "compression": True, "negotiated": {**AGREED, "compression": "zlib@openssh.com"}},
+        {**plain, **asked[2], "negotiated": dict.fromkeys(AGREED)},
     ]
 
 
@@ -602,6 +799,22 @@ def test_a_copy_of_its_own_tells_what_ssh_agreed_on(
 ) -> None:
     record = run_module(tar_ssh, ssh_compression=compress, **options)["record"]
     assert record["method"]["ssh"] == {**AGREED, "compression": compression}
+
+
+@pytest.mark.parametrize(
+    ("cipher", "words"),
+    [
+        ("aes64", "has no cipher aes64: choose one that ssh -Q cipher lists there: aes128-ctr, aes128-cbc"),
+        ("aes128-cbc", "refuses the cipher that is asked for: choose one that it offers: aes256-ctr, x"),
+    ],
+)
+@pytest.mark.parametrize("measured", [False, True])
+def test_a_cipher_that_an_end_does_not_have_is_unsupported(
+    run_module: Run, options: dict[str, Any], scratch: dict[str, Any], cipher: str, words: str, measured: bool
+) -> None:
+    result = run_module(tar_ssh, ssh_cipher=cipher, **(scratch if measured else options))
+    assert result["record"]["status"] == "unsupported"
+    assert result["msg"].endswith(words)
 
 
 IPERF = {"end": {"sum_sent": {"bits_per_second": 100e6}, "sum_received": {"bits_per_second": 96e6}}}

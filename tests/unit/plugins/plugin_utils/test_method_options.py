@@ -90,6 +90,15 @@ print(json.dumps({
     "none": method_options.documented_options("linkops.bulkcopy.no_such_module"),
     "known": method_options.known_methods(),
     "standard": method_options.check_methods(methods),
+    "mistakes": method_options.check_methods([
+        Method("a", "linkops.bulkcopy.tar_ssh", {"compression": "gzip", "compression_level": "12"}),
+        Method("b", "linkops.bulkcopy.scp", {"ssh_mac": "hmac-sha2-256"}),
+        Method("c", "linkops.bulkcopy.command", {"encrypted": True, "source": [["cp", "{what}"]]}),
+    ]),
+    "programs": method_options.programs_of([
+        *methods,
+        Method("x", "linkops.bulkcopy.command", {"encrypted": True, "source": [["mscp", "{src}"]]}),
+    ]),
 }))
 """
 
@@ -109,3 +118,11 @@ def test_finds_documentation_as_ansible_does() -> None:
     assert {"rsync", "scp", "tar_nc", "tar_ssh"} <= set(found["known"])
     assert {"scratch", "run", "campaign", "report", "attempt", "link_info", "tree_info"}.isdisjoint(found["known"])
     assert found["standard"] == []
+    level, mac, name = found["mistakes"]
+    assert level == "method 'a': compression_level 12 is not one of gzip's: choose 1 to 9."
+    assert mac.startswith("method 'b': ssh_mac hmac-sha2-256 would not be used")
+    assert name.startswith("method 'c': stage 1 of source has the unknown name {what} in it; known are address,")
+    # How each tells its version, by its manual; scp, sftp and most netcats do not, and of mscp nobody has said how.
+    told = {"ssh": "-V", "tar": "--version", "rsync": "--version", "socat": "-V", "fpsync": "-h"}
+    assert told.items() <= found["programs"].items()
+    assert [found["programs"][name] for name in ("scp", "sftp", "nc", "mscp")] == [None] * 4
