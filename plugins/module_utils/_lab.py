@@ -21,7 +21,7 @@ import os
 import re
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Mapping, Sequence, Tuple
+from typing import Any, Mapping, NamedTuple, Sequence, Tuple
 
 from . import _wire
 
@@ -35,6 +35,8 @@ MAX_LOSS_PERCENT = 50
 MIN_BUFFER_BYTES, MAX_BUFFER_BYTES = 64 * 1024, 1024**3
 # A long link's queue holds what is under way in one round trip, within these bounds.
 QUEUE_MIN_MS = 10
+UNLIMITED_BPS = 100_000_000_000  # without a rate netem would let packets overtake each other
+NETEM_SPARE = 1000  # packets that are smaller than the MTU take a place each, too
 QUEUE_MIN_BYTES, QUEUE_MAX_BYTES = 32 * 1024, 32 * 1024**2
 MANAGEMENT_DEVICE = "mgmt0"
 ENVIRONMENT_MARK = "LINKOPS_BULKCOPY_LAB"
@@ -479,9 +481,9 @@ class LinkState:
     device: str
     source: str  # hosts
     target: str
-    character: str = ""  # what netem was told, or the digest of what the wire was started with
     wire_pid: int | None = None
     wire_start: int | None = None
+    wire_digest: str = ""  # of what it was started with
 
 
 @dataclass
@@ -656,6 +658,16 @@ def listening_ports(tcp: str) -> set[int]:
 # --- what is there -------------------------------------------------------------------------------
 
 
+class Netem(NamedTuple):
+    """What netem does to one direction of a link."""
+
+    limit: int  # packets, those under way among them
+    delay_ms: float
+    jitter_ms: float
+    loss: float  # a share
+    rate_bps: int
+
+
 @dataclass(frozen=True)
 class Interface:
     name: str
@@ -667,7 +679,19 @@ class Interface:
     rate_bps: int | None = None
     burst_bytes: int | None = None
     queue_ms: float | None = None
+    netem: Netem | None = None
     congestion_control: str | None = None  # of the route to the peer
+
+
+def _parse_netem(options: Mapping[str, Any]) -> Netem:
+    delay = options.get("delay", {})
+    return Netem(
+        limit=options.get("limit", 0),
+        delay_ms=delay.get("delay", 0) * 1000,
+        jitter_ms=delay.get("jitter", 0) * 1000,
+        loss=options.get("loss-random", {}).get("loss", 0),
+        rate_bps=options.get("rate", {}).get("rate", 0) * 8,
+    )
 
 
 def parse_interfaces(addr_json: str, qdisc_json: str, route_json: str = "[]") -> dict[str, Interface]:
@@ -686,7 +710,8 @@ def parse_interfaces(addr_json: str, qdisc_json: str, route_json: str = "[]") ->
         if not item:
             continue
         options = shaped.get(item["ifname"], {}).get("options", {})
-        tbf = shaped.get(item["ifname"], {}).get("kind") == "tbf"
+        kind = shaped.get(item["ifname"], {}).get("kind")
+        tbf = kind == "tbf"
         addresses = tuple(
             (entry["local"], entry.get("address"))
             for entry in item.get("addr_info", [])
@@ -702,6 +727,7 @@ def parse_interfaces(addr_json: str, qdisc_json: str, route_json: str = "[]") ->
             rate_bps=options["rate"] * 8 if tbf else None,
             burst_bytes=options.get("burst") if tbf else None,
             queue_ms=options["lat"] / 1000 if tbf and "lat" in options else None,
+            netem=_parse_netem(options) if kind == "netem" else None,
             congestion_control=controls.get((item["ifname"], addresses[0][1])) if addresses else None,
         )
     return found
@@ -742,18 +768,12 @@ def ip(netns: str, *words: str) -> Command:
     return ("ip", "-netns", netns, *words) if netns else ("ip", *words)
 
 
-def netem(link: Link) -> tuple[str, ...]:
-    """What netem is told of one direction of a link, which it does at the sender's end.
-
-    Its limit counts packets, those under way among them. Without a rate it would let packets overtake each other."""
-    rate_bps = link.rate_bps or round(MAX_RATE_MBIT * 10 * 1e6)
+def netem(link: Link) -> Netem:
+    """What netem is to do at the sender's end of a direction of a link."""
+    rate_bps = link.rate_bps or UNLIMITED_BPS
     held = link.queue_bytes + rate_bps / 8 * (link.rtt_ms + link.jitter_ms) / 2000
-    words = ["limit", str(math.ceil(held / MTU) + 1000), "delay", f"{link.rtt_ms / 2:g}ms"]
-    if link.jitter_ms:
-        words.append(f"{link.jitter_ms / 2:g}ms")
-    if link.loss_percent:
-        words += ["loss", "random", f"{link.loss_percent:g}%"]
-    return (*words, "rate", f"{rate_bps}bit")
+    limit = math.ceil(held / MTU) + NETEM_SPARE
+    return Netem(limit, link.rtt_ms / 2, link.jitter_ms / 2, link.loss_percent / 100, rate_bps)
 
 
 def shape(link: Link, netns: str) -> list[Command]:
@@ -762,7 +782,10 @@ def shape(link: Link, netns: str) -> list[Command]:
     if link.long:
         # netem loses and counts what it is handed: packets, not segments of many.
         whole = ip(netns, "link", "set", "dev", link.device, "gso_max_segs", "1")
-        return [whole, (*qdisc, "replace", "dev", link.device, "root", "netem", *netem(link))]
+        limit, delay_ms, jitter_ms, loss, rate_bps = netem(link)
+        words = ["limit", str(limit), "delay", f"{delay_ms:g}ms", f"{jitter_ms:g}ms", "rate", f"{rate_bps}bit"]
+        words += ["loss", "random", f"{loss * 100:g}%"] if loss else []
+        return [whole, (*qdisc, "replace", "dev", link.device, "root", "netem", *words)]
     if link.rate_bps is None:
         return [(*qdisc, "delete", "dev", link.device, "root")]
     return [(
@@ -771,10 +794,11 @@ def shape(link: Link, netns: str) -> list[Command]:
     )]  # fmt: skip
 
 
-def is_shaped(interface: Interface, link: Link, character: str = "") -> bool:
-    """Whether a veth end has its link's character; `character`: what netem was told last."""
+def is_shaped(interface: Interface, link: Link) -> bool:
     if link.long:
-        return interface.qdisc == "netem" and character == " ".join(netem(link))
+        # tc gives back rounded values here, too.
+        pairs = zip(interface.netem or (), netem(link))
+        return interface.netem is not None and all(abs(have - want) <= 1e-3 * want for have, want in pairs)
     if link.rate_bps is None:
         return interface.qdisc == "noqueue"
     # tc gives back rounded values: whole bytes a second, the bucket in clock ticks.
@@ -988,22 +1012,23 @@ def plan(lab: Lab, state: State, observed: Observed, config_digests: Mapping[str
 def _plan_link(lab: Lab, link: Link, state: State, observed: Observed, fresh: set[str]) -> list[Step]:
     item = state.links.get(link.name, LinkState(link.device, link.source, link.target))
     wired, wire_runs = link.long and not observed.netem, observed.wires.get(link.name, False)
-    good = wired == wire_runs and link.long == bool(item.character)
-    good = good and (not wired or item.character == wire_digest(lab, link, state.id))
+    good = wired == wire_runs and (not wired or item.wire_digest == wire_digest(lab, link, state.id))
     ends: list[tuple[str, str, str, Interface | None]] = []
     for host, local, peer in link.ends():
         netns = lab.hosts[host].netns
         interface = None if host in fresh else observed.interfaces.get(netns, {}).get(link.device)
         good = good and _in_place(interface, local, peer)
+        # A pair that is netem's hands over single packets, for good.
+        good = good and (wired or (interface is not None and (interface.netem is not None) == link.long))
         ends.append((netns, local, peer, interface))
     commands: list[Command] = []
     if good:
         steps = []
         for netns, _local, _peer, interface in ends:
-            if not wired and interface and not is_shaped(interface, link, item.character):
+            if not wired and interface and not is_shaped(interface, link):
                 commands += shape(link, netns)
         if commands:
-            steps.append(Step("run", f"set the rate of link {link.name}", commands=tuple(commands), link=link.name))
+            steps.append(Step("run", f"set the rate of link {link.name}", commands=tuple(commands)))
         commands = [
             _route(netns, link, local, peer)
             for netns, local, peer, interface in ends

@@ -386,10 +386,6 @@ class Machine:
                 self._record_link(lab.links[step.link])
             for command in step.commands:
                 self._run_step(command)
-            if step.link and lab and lab.links[step.link].long:
-                # Only now: what netem was told cannot be read back well.
-                self.state.links[step.link].character = " ".join(_lab.netem(lab.links[step.link]))
-                self.save()
         elif step.kind == "tune":
             self.state.hosts[step.host].tuned = True
             self.save()
@@ -472,7 +468,7 @@ class Machine:
         process = _lab.read_process(PROC, child.pid)
         if process is not None:
             item.wire_pid, item.wire_start = child.pid, process.start
-            item.character = _lab.wire_digest(lab, link, self.state.id)
+            item.wire_digest = _lab.wire_digest(lab, link, self.state.id)
             self.save()
         with suppress(BrokenPipeError):
             child.stdin.write(b"go\n")

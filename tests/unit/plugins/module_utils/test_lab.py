@@ -448,7 +448,7 @@ def test_character_of_a_long_link() -> None:
     # 100 Mbit/s for 80 ms are 1 MB: so much is under way, and so much waits at most.
     assert link.wire_settings() == (100_000_000, 1_000_000, 0.04, 0.002, 0.001)
     # netem counts packets of 1500 bytes: those that wait (1 MB), those under way (42 ms: 525 kB), and some to spare
-    assert " ".join(_lab.netem(link)) == ("limit 2017 delay 40ms 2ms loss random 0.1% rate 100000000bit")
+    assert _lab.netem(link) == (2017, 40, 2, 0.001, 100_000_000)
     assert replace(link, rate_bps=1_000_000).queue_bytes == 32 * 1024
     assert replace(link, rate_bps=10_000_000_000, rtt_ms=200).queue_bytes == 32 * 1024**2
     assert replace(link, rtt_ms=0).queue_bytes == 125_000  # 10 ms
@@ -458,14 +458,17 @@ def test_plan_for_a_long_link() -> None:
     lab, made, observed = wanted(FAR), state(), in_place()
     observed.netem = True
     steps = _lab.plan(lab, made, observed, DIGESTS)
-    words = "replace dev lan-100m root netem limit 2017 delay 40ms 2ms loss random 0.1% rate 100000000bit"
+    words = "replace dev lan-100m root netem limit 2017 delay 40ms 2ms rate 100000000bit loss random 0.1%"
     assert texts(steps) == ["create link lan-100m"]
     assert f"tc -netns bulkcopy-lab-b qdisc {words}".split() in [list(command) for command in steps[0].commands]
-    made.links["lan-100m"].character = " ".join(_lab.netem(lab.links["lan-100m"]))
     for netns in ("bulkcopy-lab-a", "bulkcopy-lab-b"):
         ends = observed.interfaces[netns]
-        ends["lan-100m"] = replace(ends["lan-100m"], qdisc="netem")
+        ends["lan-100m"] = replace(ends["lan-100m"], qdisc="netem", netem=_lab.Netem(2017, 40, 2, 0.001, 100_000_000))
     assert _lab.plan(lab, made, observed, DIGESTS) == []
+    faster = {**FAR, "lab": {**FAR["lab"], "rate_mbit": 200}}
+    assert texts(_lab.plan(wanted(faster), made, observed, DIGESTS)) == ["set the rate of link lan-100m"]
+    # Without delay it is a pair that takes large segments again.
+    assert texts(_lab.plan(wanted(LINK), made, observed, DIGESTS)) == ["create link lan-100m"]
     # Another kernel, without netem: the pair gives way to a wire.
     observed.netem = False
     steps = _lab.plan(lab, made, observed, DIGESTS)
@@ -473,10 +476,9 @@ def test_plan_for_a_long_link() -> None:
         ("run", "remove link lan-100m"),
         ("wire", "create link lan-100m"),
     ]
-    made.links["lan-100m"].character = _lab.wire_digest(lab, lab.links["lan-100m"], ID)
+    made.links["lan-100m"].wire_digest = _lab.wire_digest(lab, lab.links["lan-100m"], ID)
     observed.wires["lan-100m"] = True
     assert _lab.plan(lab, made, observed, DIGESTS) == []
-    faster = {**FAR, "lab": {**FAR["lab"], "rate_mbit": 200}}
     assert [(step.kind, step.text) for step in _lab.plan(wanted(faster), made, observed, DIGESTS)] == [
         ("unwire", "end the wire of link lan-100m"),
         ("wire", "create link lan-100m"),
@@ -519,6 +521,15 @@ def test_plan_for_tcp_settings() -> None:
     made.hosts["lab-a"].tuned = True
     step = _lab.plan(wanted(LINK), made, observed, DIGESTS)[0]
     assert step.commands[0][7:] == ("net.ipv4.tcp_rmem=4096 131072 6291456", "net.ipv4.tcp_wmem=4096 16384 4194304")
+
+
+def test_reading_netem() -> None:
+    # As iproute2 6.1 printed what `netem delay 10ms 1ms loss random 0.1% rate 1mbit` had set on Linux 6.1.
+    qdiscs = """[{"kind":"netem","handle":"8001:","dev":"lan-100m","root":true,"refcnt":2,"options":{"limit":1000,
+    "delay":{"delay":0.01,"jitter":0.001,"correlation":0},"loss-random":{"loss":0.001,"correlation":0},
+    "rate":{"rate":125000,"packetoverhead":0,"cellsize":0,"celloverhead":0},"ecn":false,"gap":0}}]"""
+    end = _lab.parse_interfaces(ADDRESSES, qdiscs)["lan-100m"]
+    assert end.netem == pytest.approx((1000, 10, 1, 0.001, 1_000_000))
 
 
 def test_reading_routes() -> None:
