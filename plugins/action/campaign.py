@@ -133,6 +133,7 @@ class ActionModule(ActionBase):
                 seed=seed,
                 ssh_users=copy_users(links, task_vars),
                 more_faults=check_methods,
+                profiles=standard_profiles(),
             )
         except plans.InputError as error:
             raise RefusedError([*faults, *error.faults]) from None
@@ -349,19 +350,22 @@ def standard_methods() -> list[Mapping[str, Any]]:
     return methods
 
 
+def standard_profiles() -> list[str]:
+    return sorted(path.stem for path in (VARS / "profiles").glob("*.yml"))
+
+
 def load_profile(name: Any) -> tuple[Mapping[str, Any], str]:
     """A profile by its name in C(playbooks/vars/profiles) or by the path of a file of the user's own; and what to call
     it in messages."""
-    profiles = VARS / "profiles"
     text = str(name)
-    if "/" in text or text.endswith((".yml", ".yaml")):
+    if plans.is_profile_path(text):
         path = Path(text).expanduser()
         if not path.is_file():
             raise plans.InputError([f"the profile {path} does not exist or is not a file."])
     else:
-        path = profiles / f"{text}.yml"
+        path = VARS / "profiles" / f"{text}.yml"
         if not path.is_file():
-            known = sorted(p.stem for p in profiles.glob("*.yml"))
+            known = standard_profiles()
             raise plans.InputError(
                 [
                     f"there is no profile {text}; there are {', '.join(known)}{plans.suggest(text, known)}. A file of "

@@ -4,7 +4,8 @@
 
 """What the lab is, decided without touching the system.
 
-A lab is a set of hosts (network namespaces with an sshd each) and links (veth pairs between them).
+A lab is a set of hosts (network namespaces with an sshd each) and links between them: veth pairs, or, where a link has
+a delay and the kernel has no netem, TAP devices that the process ``_wire`` holds.
 This file names things, checks the input, says whose a thing is, and plans the steps from what is
 there to what is wanted. ``_lab_system`` looks at the machine and carries the steps out.
 """
@@ -12,6 +13,7 @@ there to what is wanted. ``_lab_system`` looks at the machine and carries the st
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import ipaddress
 import json
 import math
@@ -21,24 +23,41 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Mapping, Sequence, Tuple
 
+from . import _wire
+
 NETWORK = ipaddress.ip_network("198.18.0.0/15")  # RFC 2544: reserved for benchmarks
-MTU = 1500
+MTU = _wire.MTU
 BURST_BYTES = 32 * 1024  # a larger bucket lets more than the rate through
 QUEUE_MS = 50
 MIN_RATE_MBIT, MAX_RATE_MBIT = 0.01, 10000  # where tc keeps the bucket's size
+MAX_RTT_MS = 2000
+MAX_LOSS_PERCENT = 50
+MIN_BUFFER_BYTES, MAX_BUFFER_BYTES = 64 * 1024, 1024**3
+# A long link's queue holds what is under way in one round trip, within these bounds.
+QUEUE_MIN_MS = 10
+QUEUE_MIN_BYTES, QUEUE_MAX_BYTES = 32 * 1024, 32 * 1024**2
 MANAGEMENT_DEVICE = "mgmt0"
 ENVIRONMENT_MARK = "LINKOPS_BULKCOPY_LAB"
 MARK_PREFIX = "linkops-bulkcopy-lab:"
 MARKER_FILE = ".linkops-bulkcopy-lab"
 SCHEMA = 1
+TCP_BUFFERS = ("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem")
 
 # Interfaces that the kernel puts into every namespace by itself.
 KERNEL_DEVICES = frozenset(
     ["lo", "tunl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "sit0", "ip6tnl0", "ip6gre0"]
 )
 
-# What a link may say below `lab`. Delay, jitter and loss belong here, beside the rate.
-LINK_OPTIONS = ("rate_mbit", "source_address")
+# What a link may say below `lab`.
+LINK_OPTIONS = (
+    "rate_mbit",
+    "rtt_ms",
+    "jitter_ms",
+    "loss_percent",
+    "tcp_buffer_bytes",
+    "congestion_control",
+    "source_address",
+)
 
 
 class LabError(Exception):
@@ -94,6 +113,7 @@ class Host:
     port: int
     ports: tuple[int, ...]  # all that its sshd listens on
     device: str  # in the root namespace
+    tcp_buffer_bytes: int | None = None  # None: as the machine has it
 
 
 @dataclass(frozen=True)
@@ -105,7 +125,31 @@ class Link:
     source_address: str
     address: str
     ssh_port: int
-    rate_bps: int | None  # None: not limited
+    rate_bps: int | None = None  # None: not limited
+    rtt_ms: float = 0.0  # what the link adds to a round trip, half of it each way
+    jitter_ms: float = 0.0  # by how much a round trip is longer or shorter at most
+    loss_percent: float = 0.0  # of the packets of each direction
+    congestion_control: str | None = None  # None: as the machine has it
+
+    @property
+    def long(self) -> bool:
+        """Whether it takes more than a rate to make it."""
+        return bool(self.rtt_ms or self.jitter_ms or self.loss_percent)
+
+    @property
+    def queue_bytes(self) -> int:
+        """What may wait for its turn at the rate."""
+        product = (self.rate_bps or 0) / 8 * max(self.rtt_ms, QUEUE_MIN_MS) / 1000
+        return round(min(max(product, QUEUE_MIN_BYTES), QUEUE_MAX_BYTES))
+
+    def wire_settings(self) -> _wire.Settings:
+        return _wire.Settings(
+            rate_bps=self.rate_bps,
+            queue_bytes=self.queue_bytes,
+            delay_s=self.rtt_ms / 2000,
+            jitter_s=self.jitter_ms / 2000,
+            loss=self.loss_percent / 100,
+        )
 
     def ends(self) -> tuple[tuple[str, str, str], tuple[str, str, str]]:
         """(host, its address, the peer's address) of the source and of the target."""
@@ -168,21 +212,34 @@ def _port(value: Any, where: str) -> int:
     return number
 
 
-def _rate_bps(value: Any, where: str) -> int | None:
+# What is not usable as which option: what it is not, what to give from where to where, what leaving it out means.
+_NUMBERS = {
+    "rate_mbit": ("a rate", "Mbit/s as a number", MIN_RATE_MBIT, MAX_RATE_MBIT, "no limit"),
+    "rtt_ms": ("a round-trip time", "milliseconds as a number", 0, MAX_RTT_MS, "no delay"),
+    "jitter_ms": ("a time", "milliseconds as a number", 0, MAX_RTT_MS, "none"),
+    "loss_percent": ("a share", "percent as a number", 0, MAX_LOSS_PERCENT, "no loss"),
+    "tcp_buffer_bytes": (
+        "a size", "bytes as a whole number", MIN_BUFFER_BYTES, MAX_BUFFER_BYTES, "what the machine has"
+    ),
+}  # fmt: skip
+
+
+def _number(options: Mapping[str, Any], key: str, where: str) -> float | None:
+    value = options.get(key)
     if value is None:
         return None
+    kind, unit, least, most, absent = _NUMBERS[key]
     try:
         if isinstance(value, bool):
             raise ValueError(value)
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
-    if not MIN_RATE_MBIT <= number <= MAX_RATE_MBIT:
+    if not least <= number <= most or ("whole" in unit and number != int(number)):
         raise LabError(
-            f"{where}: rate_mbit {_show(value)} is not a rate: give Mbit/s as a number "
-            f"from {MIN_RATE_MBIT} to {MAX_RATE_MBIT}, or leave it out for no limit"
+            f"{where}: {key} {_show(value)} is not {kind}: give {unit} from {least} to {most}, or leave it out for {absent}"
         )
-    return round(number * 1e6)
+    return number
 
 
 def _text(mapping: Mapping[str, Any], key: str, where: str) -> str:
@@ -241,7 +298,18 @@ class _Draft:
         for key in options:
             if key not in LINK_OPTIONS:
                 raise LabError(f"{where}: lab option {_show(key)} is not known: use {' or '.join(LINK_OPTIONS)}")
-        rate_bps = _rate_bps(options.get("rate_mbit"), where)
+        rate_mbit, rtt_ms, jitter_ms, loss_percent, buffer_bytes = (_number(options, key, where) for key in _NUMBERS)
+        if (jitter_ms or 0) > (rtt_ms or 0):
+            raise LabError(
+                f"{where}: jitter_ms {jitter_ms:g} is more than rtt_ms ({rtt_ms or 0:g}): "
+                "a round trip cannot be shorter than none"
+            )
+        control = options.get("congestion_control")
+        if control is not None and not (isinstance(control, str) and re.fullmatch(r"[a-z0-9_]{1,15}", control)):
+            raise LabError(
+                f"{where}: congestion_control {_show(control)} is not a name: give one such as cubic, "
+                "or leave it out for what the machine has"
+            )
         if link.get("address") is None:
             raise LabError(f"{where}: address is missing: give the target's address in {NETWORK}")
         address = self.claim(_address(link["address"], f"{where}: address"), where)
@@ -256,7 +324,27 @@ class _Draft:
         self.add_host(target)
         ports = tuple(sorted({*self.hosts[target].ports, port}))
         self.hosts[target] = replace(self.hosts[target], ports=ports)
-        self.links[name] = Link(name, device, source, target, source_address, address, port, rate_bps)
+        if buffer_bytes is not None:
+            for host in (source, target):
+                self.tune(host, name, int(buffer_bytes))
+        self.links[name] = Link(
+            name, device, source, target, source_address, address, port,
+            rate_bps=None if rate_mbit is None else round(rate_mbit * 1e6),
+            rtt_ms=rtt_ms or 0.0,
+            jitter_ms=jitter_ms or 0.0,
+            loss_percent=loss_percent or 0.0,
+            congestion_control=control,
+        )  # fmt: skip
+
+    def tune(self, host: str, link: str, buffer_bytes: int) -> None:
+        """Note the TCP buffers that a link wants; a host has one setting for all its links."""
+        before = self.hosts[host].tcp_buffer_bytes
+        if before not in (None, buffer_bytes):
+            raise LabError(
+                f"link {link}: tcp_buffer_bytes {buffer_bytes} is not the {before} of another link of host {host}, "
+                "and a host has one setting: give both the same, or other hosts"
+            )
+        self.hosts[host] = replace(self.hosts[host], tcp_buffer_bytes=buffer_bytes)
 
 
 def wanted_lab(
@@ -383,6 +471,7 @@ class HostState:
     sshd_pid: int | None = None
     sshd_start: int | None = None  # clock ticks after boot: pids are used again, pairs are not
     sshd_config: str = ""  # digest of the configuration it was started with
+    tuned: bool = False  # whether its TCP buffers were ever set
 
 
 @dataclass
@@ -390,6 +479,9 @@ class LinkState:
     device: str
     source: str  # hosts
     target: str
+    character: str = ""  # what netem was told, or the digest of what the wire was started with
+    wire_pid: int | None = None
+    wire_start: int | None = None
 
 
 @dataclass
@@ -545,6 +637,12 @@ def sshd_alive(proc: str, item: HostState) -> bool:
     )
 
 
+def wire_alive(proc: str, item: LinkState) -> bool:
+    """Whether the recorded wire runs. Its devices are gone when it does not."""
+    process = None if item.wire_pid is None else read_process(proc, item.wire_pid)
+    return process is not None and process.start == item.wire_start
+
+
 def listening_ports(tcp: str) -> set[int]:
     """Ports in state LISTEN (0A) of the text of /proc/PID/net/tcp."""
     ports = set()
@@ -569,10 +667,16 @@ class Interface:
     rate_bps: int | None = None
     burst_bytes: int | None = None
     queue_ms: float | None = None
+    congestion_control: str | None = None  # of the route to the peer
 
 
-def parse_interfaces(addr_json: str, qdisc_json: str) -> dict[str, Interface]:
-    """From `ip -json address show` and `tc -json qdisc show`."""
+def parse_interfaces(addr_json: str, qdisc_json: str, route_json: str = "[]") -> dict[str, Interface]:
+    """From `ip -json address show`, `tc -json qdisc show` and `ip -json route show`."""
+    controls = {}
+    for route in json.loads(route_json or "[]"):
+        for metrics in route.get("metrics", []):
+            if "congestion" in metrics:
+                controls[(route.get("dev"), route.get("dst"))] = metrics["congestion"]
     shaped = {}
     for item in json.loads(qdisc_json or "[]"):
         if item.get("root"):
@@ -583,20 +687,22 @@ def parse_interfaces(addr_json: str, qdisc_json: str) -> dict[str, Interface]:
             continue
         options = shaped.get(item["ifname"], {}).get("options", {})
         tbf = shaped.get(item["ifname"], {}).get("kind") == "tbf"
+        addresses = tuple(
+            (entry["local"], entry.get("address"))
+            for entry in item.get("addr_info", [])
+            if entry.get("family") == "inet"
+        )
         found[item["ifname"]] = Interface(
             name=item["ifname"],
             mac=item.get("address", ""),
             mtu=item.get("mtu", 0),
             up="UP" in item.get("flags", []),
-            addresses=tuple(
-                (entry["local"], entry.get("address"))
-                for entry in item.get("addr_info", [])
-                if entry.get("family") == "inet"
-            ),
+            addresses=addresses,
             qdisc=shaped.get(item["ifname"], {}).get("kind", item.get("qdisc", "noqueue")),
             rate_bps=options["rate"] * 8 if tbf else None,
             burst_bytes=options.get("burst") if tbf else None,
             queue_ms=options["lat"] / 1000 if tbf and "lat" in options else None,
+            congestion_control=controls.get((item["ifname"], addresses[0][1])) if addresses else None,
         )
     return found
 
@@ -609,6 +715,11 @@ class Observed:
     interfaces: dict[str, dict[str, Interface]] = field(default_factory=dict)  # "" is the root namespace
     sshd: dict[str, bool] = field(default_factory=dict)  # host -> alive and in place
     processes: dict[str, int] = field(default_factory=dict)  # host -> how many of ours run
+    wires: dict[str, bool] = field(default_factory=dict)  # link -> its wire runs
+    netem: bool = False  # whether the kernel has it; looked for where a link needs it
+    congestion_controls: tuple[str, ...] = ()
+    # namespace ("" is the root's) -> the three values of tcp_rmem and of tcp_wmem
+    tcp_buffers: dict[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
 
 
 # --- from there to here --------------------------------------------------------------------------
@@ -620,7 +731,7 @@ Command = Tuple[str, ...]
 class Step:
     """One thing to do. kind says who does it: `run` by its commands, the others by _lab_system."""
 
-    kind: str  # run, netns, unname, sshd, stop
+    kind: str  # run, netns, unname, sshd, stop, tune, wire, unwire
     text: str
     host: str = ""
     commands: tuple[Command, ...] = ()
@@ -631,17 +742,39 @@ def ip(netns: str, *words: str) -> Command:
     return ("ip", "-netns", netns, *words) if netns else ("ip", *words)
 
 
-def shape(link: Link, netns: str) -> Command:
-    """The command that gives one end of a link its character. Delay and loss are added here."""
+def netem(link: Link) -> tuple[str, ...]:
+    """What netem is told of one direction of a link, which it does at the sender's end.
+
+    Its limit counts packets, those under way among them. Without a rate it would let packets overtake each other."""
+    rate_bps = link.rate_bps or round(MAX_RATE_MBIT * 10 * 1e6)
+    held = link.queue_bytes + rate_bps / 8 * (link.rtt_ms + link.jitter_ms) / 2000
+    words = ["limit", str(math.ceil(held / MTU) + 1000), "delay", f"{link.rtt_ms / 2:g}ms"]
+    if link.jitter_ms:
+        words.append(f"{link.jitter_ms / 2:g}ms")
+    if link.loss_percent:
+        words += ["loss", "random", f"{link.loss_percent:g}%"]
+    return (*words, "rate", f"{rate_bps}bit")
+
+
+def shape(link: Link, netns: str) -> list[Command]:
+    """The commands that give one end of a veth link its character."""
+    qdisc = ("tc", "-netns", netns, "qdisc")
+    if link.long:
+        # netem loses and counts what it is handed: packets, not segments of many.
+        whole = ip(netns, "link", "set", "dev", link.device, "gso_max_segs", "1")
+        return [whole, (*qdisc, "replace", "dev", link.device, "root", "netem", *netem(link))]
     if link.rate_bps is None:
-        return ("tc", "-netns", netns, "qdisc", "delete", "dev", link.device, "root")
-    return (
-        "tc", "-netns", netns, "qdisc", "replace", "dev", link.device, "root",
+        return [(*qdisc, "delete", "dev", link.device, "root")]
+    return [(
+        *qdisc, "replace", "dev", link.device, "root",
         "tbf", "rate", f"{link.rate_bps}bit", "burst", f"{BURST_BYTES}b", "latency", f"{QUEUE_MS}ms",
-    )  # fmt: skip
+    )]  # fmt: skip
 
 
-def is_shaped(interface: Interface, link: Link) -> bool:
+def is_shaped(interface: Interface, link: Link, character: str = "") -> bool:
+    """Whether a veth end has its link's character; `character`: what netem was told last."""
+    if link.long:
+        return interface.qdisc == "netem" and character == " ".join(netem(link))
     if link.rate_bps is None:
         return interface.qdisc == "noqueue"
     # tc gives back rounded values: whole bytes a second, the bucket in clock ticks.
@@ -713,7 +846,38 @@ def check_foreign(lab: Lab | None, state: State, observed: Observed) -> None:
                 )
 
 
+def _tuned(old: tuple[int, ...], most: int) -> tuple[int, ...]:
+    """The three values of tcp_rmem or tcp_wmem with another maximum."""
+    return (old[0], min(old[1], most), most)
+
+
+def _plan_buffers(host: Host, item: HostState, observed: Observed, fresh: bool) -> list[Step]:
+    """A host's TCP buffers: what its links want, or what the machine has where the lab once set another."""
+    if host.tcp_buffer_bytes is None and (fresh or not item.tuned):
+        return []
+    wanted = observed.tcp_buffers[""]
+    if host.tcp_buffer_bytes is not None:
+        wanted = tuple(_tuned(values, host.tcp_buffer_bytes) for values in wanted)
+    if not fresh and observed.tcp_buffers.get(host.netns) == wanted:
+        return []
+    words = [f"{key}={' '.join(map(str, values))}" for key, values in zip(TCP_BUFFERS, wanted)]
+    command = ("ip", "netns", "exec", host.netns, "sysctl", "-q", "-w", *words)
+    return [Step("tune", f"set the TCP buffers of host {host.name}", host.name, (command,))]
+
+
+def check_kernel(lab: Lab, observed: Observed) -> None:
+    """Raise LabError where a link asks for what this kernel does not have."""
+    for name, link in sorted(lab.links.items()):
+        if link.congestion_control not in (None, *observed.congestion_controls):
+            raise LabError(
+                f"link {name}: this kernel has no congestion_control {link.congestion_control}: "
+                f"use {' or '.join(observed.congestion_controls)}, or load its module (modprobe tcp_{link.congestion_control})"
+            )
+
+
 def _remove_link(name: str, item: LinkState, state: State, observed: Observed) -> list[Step]:
+    if observed.wires.get(name):
+        return [Step("unwire", f"remove link {name}", link=name)]
     for host in (item.source, item.target):
         netns = state.hosts[host].netns if host in state.hosts else ""
         if netns and observed.netns.get(netns) == OURS and item.device in observed.interfaces.get(netns, {}):
@@ -760,6 +924,7 @@ def plan(lab: Lab, state: State, observed: Observed, config_digests: Mapping[str
     config_digests: host to the digest of the sshd configuration that is wanted.
     """
     check_foreign(lab, state, observed)
+    check_kernel(lab, observed)
     steps: list[Step] = []
     for name, old in sorted(state.links.items()):
         link = lab.links.get(name)
@@ -806,6 +971,7 @@ def plan(lab: Lab, state: State, observed: Observed, config_digests: Mapping[str
             commands += _configure(host.netns, MANAGEMENT_DEVICE, host.address, lab.controller_address)
             commands += _configure("", host.device, lab.controller_address, host.address)
             steps.append(Step("run", f"create the management link of host {name}", name, tuple(commands)))
+        steps += _plan_buffers(host, item, observed, name in fresh)
 
     for _name, link in sorted(lab.links.items()):
         steps += _plan_link(lab, link, state, observed, fresh)
@@ -820,29 +986,91 @@ def plan(lab: Lab, state: State, observed: Observed, config_digests: Mapping[str
 
 
 def _plan_link(lab: Lab, link: Link, state: State, observed: Observed, fresh: set[str]) -> list[Step]:
-    found: list[tuple[str, Interface | None]] = []
-    good = True
+    item = state.links.get(link.name, LinkState(link.device, link.source, link.target))
+    wired, wire_runs = link.long and not observed.netem, observed.wires.get(link.name, False)
+    good = wired == wire_runs and link.long == bool(item.character)
+    good = good and (not wired or item.character == wire_digest(lab, link, state.id))
+    ends: list[tuple[str, str, str, Interface | None]] = []
     for host, local, peer in link.ends():
         netns = lab.hosts[host].netns
         interface = None if host in fresh else observed.interfaces.get(netns, {}).get(link.device)
         good = good and _in_place(interface, local, peer)
-        found.append((netns, interface))
-    if good:
-        wrong = tuple(shape(link, netns) for netns, interface in found if interface and not is_shaped(interface, link))
-        return [Step("run", f"set the rate of link {link.name}", commands=wrong)] if wrong else []
+        ends.append((netns, local, peer, interface))
     commands: list[Command] = []
-    for netns, interface in found:
-        # One is enough: the other end of a pair goes with it.
-        if interface is not None and not commands:
-            commands.append(ip(netns, "link", "delete", "dev", link.device))
-    commands.append(
-        _pair(
-            (found[0][0], link.device, mac_address(state.id, found[0][0], link.device)),
-            (found[1][0], link.device, mac_address(state.id, found[1][0], link.device)),
-        )
-    )
-    if link.rate_bps is not None:
-        commands += [shape(link, netns) for netns, _interface in found]
-    for (netns, _interface), (_host, local, peer) in zip(found, link.ends()):
+    if good:
+        steps = []
+        for netns, _local, _peer, interface in ends:
+            if not wired and interface and not is_shaped(interface, link, item.character):
+                commands += shape(link, netns)
+        if commands:
+            steps.append(Step("run", f"set the rate of link {link.name}", commands=tuple(commands), link=link.name))
+        commands = [
+            _route(netns, link, local, peer)
+            for netns, local, peer, interface in ends
+            if interface and interface.congestion_control != link.congestion_control
+        ]
+        if commands:
+            steps.append(Step("run", f"set the congestion control of link {link.name}", commands=tuple(commands)))
+        return steps
+    before: list[Step] = []
+    if wire_runs:
+        before.append(Step("unwire", f"end the wire of link {link.name}", link=link.name))
+    else:
+        for netns, _local, _peer, interface in ends:
+            # One is enough: the other end of a pair goes with it.
+            if interface is not None and not commands:
+                commands.append(ip(netns, "link", "delete", "dev", link.device))
+    if not wired:
+        commands.append(_pair(*((end[0], link.device, mac_address(state.id, end[0], link.device)) for end in ends)))
+        if link.rate_bps is not None or link.long:
+            for netns, _local, _peer, _interface in ends:
+                commands += shape(link, netns)
+    elif commands:
+        before.append(Step("run", f"remove link {link.name}", commands=tuple(commands)))
+        commands = []
+    for (netns, local, peer, _interface), (other, *_rest) in zip(ends, reversed(ends)):
         commands += _configure(netns, link.device, local, peer)
-    return [Step("run", f"create link {link.name}", commands=tuple(commands), link=link.name)]
+        if link.long:
+            # To ask for the address would cost the first packet a round trip more.
+            mac = mac_address(state.id, other, link.device)
+            commands.append(ip(netns, "neigh", "replace", peer, "lladdr", mac, "dev", link.device, "nud", "permanent"))
+        if link.congestion_control is not None:
+            commands.append(_route(netns, link, local, peer))
+    kind = "wire" if wired else "run"
+    return [*before, Step(kind, f"create link {link.name}", commands=tuple(commands), link=link.name)]
+
+
+def _route(netns: str, link: Link, local: str, peer: str) -> Command:
+    """The kernel's own route to the other end, with the congestion control of connections over it."""
+    control = () if link.congestion_control is None else ("congctl", link.congestion_control)
+    return ip(
+        netns, "route", "replace", peer, "dev", link.device, "proto", "kernel", "scope", "link", "src", local, *control
+    )
+
+
+def made_of(link: Link, state: State) -> str | None:
+    """What a link was made of; None where it has not been made."""
+    item = state.links.get(link.name)
+    if item is None:
+        return None
+    if not link.long:
+        return "veth"
+    return "netem" if item.wire_pid is None else "wire"
+
+
+def wire_argument(lab: Lab, link: Link, lab_id: str) -> str:
+    """What the program of a wire is told."""
+    spaces = [lab.hosts[host].netns for host in (link.source, link.target)]
+    ends = [(netns, mac_address(lab_id, netns, link.device)) for netns in spaces]
+    return json.dumps({"device": link.device, "ends": ends, "settings": link.wire_settings()._asdict()})
+
+
+def wire_digest(lab: Lab, link: Link, lab_id: str) -> str:
+    """What tells a wire of these settings, and of this version of the program, from another."""
+    return _digest(wire_argument(lab, link, lab_id) + wire_program())
+
+
+def wire_program() -> str:
+    """The program's text. importlib's, not inspect's: inside Ansible's archive only the loader can read it."""
+    loader = importlib.util.find_spec(_wire.__name__).loader  # type: ignore[union-attr]
+    return str(loader.get_source(_wire.__name__))  # type: ignore[union-attr]

@@ -19,6 +19,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -37,6 +38,7 @@ PACKAGES = {
     "tc": "iproute2",
     "unshare": "util-linux",
     "mount": "mount",
+    "sysctl": "procps",
     "sshd": "openssh-server",
     "ssh-keygen": "openssh-client",
 }
@@ -169,6 +171,7 @@ class Machine:
         self.data_dir = data_dir
         self.programs: dict[str, str] = {}
         self.state: State = State("", "")
+        self.netem = False  # whether the kernel has it, where a link needs it
         self.recorded = False  # whether there is a state file
         self.ended: list[Process] = []
         self.left: list[str] = []  # what `down` did not touch, and why
@@ -199,6 +202,12 @@ class Machine:
 
     def observe(self, lab: Lab | None) -> Observed:
         observed = Observed()
+        if lab:
+            controls = _read(os.path.join(PROC, "sys/net/ipv4/tcp_available_congestion_control")) or ""
+            observed.congestion_controls = tuple(controls.split())
+            self.netem = any(link.long for link in lab.links.values()) and has_netem()
+            observed.netem = self.netem
+            observed.tcp_buffers[""] = self._tcp_buffers("")
         recorded: dict[str, int | None] = {}
         if lab:
             recorded.update({host.netns: None for host in lab.hosts.values()})
@@ -215,16 +224,27 @@ class Machine:
             observed.netns[netns] = _lab.judge_netns(path, inode, alias, self.state.id, nsfs)
             if observed.netns[netns] == _lab.OURS:
                 observed.interfaces[netns] = self._interfaces(netns)
+                if lab:
+                    observed.tcp_buffers[netns] = self._tcp_buffers(netns)
         ours, _others = _lab.lab_processes(PROC, self.state)
         for name, item in self.state.hosts.items():
             observed.processes[name] = len(ours[name])
             observed.sshd[name] = _lab.sshd_alive(PROC, item) and observed.netns[item.netns] == _lab.OURS
+        for name, link in self.state.links.items():
+            observed.wires[name] = _lab.wire_alive(PROC, link)
         return observed
+
+    def _tcp_buffers(self, netns: str) -> tuple[tuple[int, ...], ...]:
+        space = ("ip", "netns", "exec", netns) if netns else ()
+        lines = run((*space, "sysctl", "-n", *_lab.TCP_BUFFERS)).splitlines()
+        return tuple(tuple(int(word) for word in line.split()) for line in lines)
 
     def _interfaces(self, netns: str) -> dict[str, _lab.Interface]:
         space = ("-netns", netns) if netns else ()
         return _lab.parse_interfaces(
-            run(("ip", "-json", *space, "address", "show")), run(("tc", "-json", *space, "qdisc", "show"))
+            run(("ip", "-json", *space, "address", "show")),
+            run(("tc", "-json", *space, "qdisc", "show")),
+            run(("ip", "-json", *space, "route", "show")),
         )
 
     def _alias(self, netns: str) -> str | None:
@@ -336,6 +356,8 @@ class Machine:
         shadow = _lab.shadow_override(_read("/etc/shadow") or "", int(time.time() // 86400))
         if shadow is not None:
             files[os.path.join(lab.state_dir, "shadow")] = (shadow, 0o600)
+        if not self.netem and any(link.long for link in lab.links.values()):
+            files[_wire(lab)] = (_lab.wire_program(), 0o600)
         return files
 
     def _digests(self, lab: Lab, files: dict[str, tuple[str, int]]) -> dict[str, str]:
@@ -361,11 +383,28 @@ class Machine:
     def _do(self, step: Step, lab: Lab | None, files: dict[str, tuple[str, int]]) -> None:
         if step.kind == "run":
             if step.link and lab:
-                link = lab.links[step.link]
-                self.state.links[step.link] = _lab.LinkState(link.device, link.source, link.target)
-                self.save()
+                self._record_link(lab.links[step.link])
             for command in step.commands:
                 self._run_step(command)
+            if step.link and lab and lab.links[step.link].long:
+                # Only now: what netem was told cannot be read back well.
+                self.state.links[step.link].character = " ".join(_lab.netem(lab.links[step.link]))
+                self.save()
+        elif step.kind == "tune":
+            self.state.hosts[step.host].tuned = True
+            self.save()
+            for command in step.commands:
+                self._run_step(command)
+        elif step.kind == "wire" and lab:
+            self._start_wire(lab, lab.links[step.link])
+            for command in step.commands:
+                self._run_step(command)
+        elif step.kind == "unwire":
+            item = self.state.links[step.link]
+            if item.wire_pid is not None and item.wire_start is not None:
+                process = Process(item.wire_pid, item.wire_start, 0, "wire")
+                self.ended.append(process)
+                self._end([process], lambda found: True)
         elif step.kind == "stop":
             self._stop_host(step.host)
         elif step.kind == "unname":
@@ -411,6 +450,40 @@ class Machine:
             holder.wait()
             holder.stdout.close()
             holder.stderr.close()
+
+    def _record_link(self, link: _lab.Link) -> _lab.LinkState:
+        item = self.state.links[link.name] = _lab.LinkState(link.device, link.source, link.target)
+        self.save()
+        return item
+
+    def _start_wire(self, lab: Lab, link: _lab.Link) -> None:
+        """Start the process that is a link. It makes the link's devices once its pid is in the state file; with no word
+        from us it ends."""
+        item = self._record_link(link)
+        argument = _lab.wire_argument(lab, link, self.state.id)
+        argv = [self.programs["unshare"], "--net", sys.executable or "python3", "-I", "-S", _wire(lab), argument]
+        path = os.path.join(lab.state_dir, f"wire-{link.device}.log")
+        with Path(path).open("wb") as log:
+            child = subprocess.Popen(
+                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=_environment(),
+                cwd="/", start_new_session=True,
+            )  # fmt: skip
+        assert child.stdin and child.stdout
+        process = _lab.read_process(PROC, child.pid)
+        if process is not None:
+            item.wire_pid, item.wire_start = child.pid, process.start
+            item.character = _lab.wire_digest(lab, link, self.state.id)
+            self.save()
+        with suppress(BrokenPipeError):
+            child.stdin.write(b"go\n")
+            child.stdin.close()
+        with child.stdout:
+            said = child.stdout.readline()
+        if said != b"up\n":
+            child.wait()
+            lines = (_read(path) or "").strip().splitlines()
+            raise LabError(f"link {link.name} cannot be made ({lines[-1] if lines else 'no message'}): see {path}")
+        child.returncode = 0  # it outlives us: no ResourceWarning, nobody waits for it
 
     def _start_sshd(self, lab: Lab, name: str, files: dict[str, tuple[str, int]]) -> None:
         """Start a host's sshd in a mount namespace of its own, which carries the lab's mark.
@@ -608,6 +681,15 @@ class Machine:
                 time.sleep(POLL_S)
 
 
+def has_netem() -> bool:
+    """Whether the kernel has netem, tried in a namespace that is gone at once."""
+    argv = ["unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
+    done = subprocess.run(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=_environment(), check=False
+    )  # fmt: skip
+    return done.returncode == 0
+
+
 def namespace_of_self() -> int | None:
     return _lab.namespace_inode(PROC, os.getpid(), "net")
 
@@ -618,6 +700,10 @@ def _host_key(lab: Lab, name: str) -> str:
 
 def _config(lab: Lab, name: str) -> str:
     return os.path.join(lab.host_dir(name), "sshd_config")
+
+
+def _wire(lab: Lab) -> str:
+    return os.path.join(lab.state_dir, "wire.py")
 
 
 def _log(lab: Lab, name: str) -> str:
@@ -702,6 +788,8 @@ def facts(lab: Lab, state: State) -> dict[str, Any]:
             target_device=about.pop("device"),
             mtu=_lab.MTU,
             rate_mbit=None if link.rate_bps is None else about["rate_bps"] / 1e6,
+            tcp_buffer_bytes=lab.hosts[link.source].tcp_buffer_bytes,
+            made_of=_lab.made_of(link, state),
         )
         del about["rate_bps"]
         links.append(about)

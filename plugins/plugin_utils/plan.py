@@ -72,6 +72,7 @@ LINK_KEYS = (
     "target_python",
     "rate_mbit",
     "datasets",
+    "profiles",
     "lab",
 )
 DATASET_KEYS = ("name", "shape", "parts", "scale", "scale_by_rate", "path")
@@ -445,7 +446,16 @@ def read_settings(profile: Mapping[str, Any], places: Mapping[str, str], reader:
     )
 
 
-def read_links(raw: Any, hosts: Mapping[str, Host], ssh_users: Mapping[str, str], reader: _Reader) -> list[Link]:
+def read_links(
+    raw: Any,
+    hosts: Mapping[str, Host],
+    ssh_users: Mapping[str, str],
+    reader: _Reader,
+    profile: str,
+    profiles: Sequence[str],
+) -> list[Link]:
+    """The links that C(profile) measures: those without C(profiles), and those that have it there. C(profiles) are the
+    names that there are; a file of the user's own is named by its path, which nothing is compared with."""
     if not raw:
         reader.fault(f"the inventory has no bulkcopy_links: write which links to measure, for example\n{LINK_EXAMPLE}")
         return []
@@ -454,6 +464,7 @@ def read_links(raw: Any, hosts: Mapping[str, Host], ssh_users: Mapping[str, str]
         return []
     links: list[Link] = []
     names: set[str] = set()
+    left_out = False
     for number, item in enumerate(raw, 1):
         where = f"bulkcopy_links entry {number}"
         data = reader.mapping(item, where, LINK_KEYS)
@@ -506,9 +517,25 @@ def read_links(raw: Any, hosts: Mapping[str, Host], ssh_users: Mapping[str, str]
             datasets=reader.texts(data, "datasets", where),
             scratch_dir=hosts[ends["target"]].scratch_dir if ends["target"] else "",
         )
-        if name and link.source and link.target:
+        only = reader.texts(data, "profiles", where)
+        for word in only:
+            if not is_profile_path(word) and word not in (profile, *profiles):
+                reader.fault(
+                    f"{where}: there is no profile {word}, which its profiles name; there are {', '.join(profiles)}"
+                    f"{suggest(word, profiles)}. A file of your own is named by its path."
+                )
+        if only and profile not in only:
+            left_out = True
+        elif name and link.source and link.target:
             links.append(link)
+    if left_out and not links:
+        reader.fault(f"profile {profile} measures none of bulkcopy_links: add it to the profiles of one of them.")
     return links
+
+
+def is_profile_path(word: str) -> bool:
+    """Whether a profile is named by the path of a file."""
+    return "/" in word or word.endswith((".yml", ".yaml"))
 
 
 def read_datasets(raw: Any, where: str, reader: _Reader) -> list[Dataset]:
@@ -780,12 +807,13 @@ def make_plan(
     seed: int,
     ssh_users: Mapping[str, str] | None = None,
     more_faults: Callable[[Sequence[Method]], Iterable[str]] | None = None,
+    profiles: Sequence[str] = (),
 ) -> Plan:
     """The whole plan, or L(InputError) with every fault at once.
 
     C(overrides) replaces keys of C(profile) by variables (C(bulkcopy_blocks) and so on). C(links) is what
     C(bulkcopy_links) holds, C(hosts) the inventory, C(ssh_users) the copy user by target. C(more_faults), called with
-    the methods, adds faults that only the caller can see.
+    the methods, adds faults that only the caller can see. C(profiles) are the names of profiles that links may give.
     """
     reader = _Reader()
     where = f"profile {profile_name}"
@@ -799,7 +827,7 @@ def make_plan(
         reader.fault(
             f"{places['budget_minutes']} only ends blocks that are added: set bulkcopy_max_blocks above {settings.blocks}."
         )
-    read = read_links(links, hosts, ssh_users or {}, reader)
+    read = read_links(links, hosts, ssh_users or {}, reader, profile_name, profiles)
     datasets = read_datasets(profile.get("datasets"), places["datasets"], reader)
     methods = read_methods(profile.get("methods"), places["methods"], standard_methods, reader)
     names = [dataset.name for dataset in datasets]

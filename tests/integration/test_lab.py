@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -34,6 +36,7 @@ FREE = {
     "ssh_port": 2022,
     "lab": {},
 }
+FAR = {"name": "far", "source": "a", "target": "b", "address": "198.19.204.2", "lab": {"rate_mbit": 200, "rtt_ms": 80}}
 REPOSITORY = Path(__file__).parents[2]
 
 pytestmark = [
@@ -166,14 +169,8 @@ def test_logins_check_host_keys() -> None:
     assert up(SLOW, FREE)[0] == [f"write {STATE_DIR}/known_hosts"]
 
 
-@pytest.mark.skipif(shutil.which("iperf3") is None, reason="iperf3 is not installed")
-@pytest.mark.parametrize(
-    ("address", "reverse", "least", "most"),
-    # A full frame of 1514 bytes carries 1448 bytes of data: 95.6 % of the rate.
-    [("198.19.201.2", False, 90, 97), ("198.19.201.2", True, 90, 97), ("198.19.202.2", False, 500, 970)],
-)
-def test_rate(address: str, reverse: bool, least: float, most: float) -> None:
-    up()
+def iperf3(address: str, *words: str) -> dict[str, Any]:
+    """What iperf3 says at the end of a test from host a to host b."""
     server = subprocess.Popen(
         ["ip", "netns", "exec", "bctest-b", "iperf3", "-s", "-1", "-B", address], stdout=subprocess.DEVNULL
     )
@@ -182,12 +179,161 @@ def test_rate(address: str, reverse: bool, least: float, most: float) -> None:
         deadline = time.monotonic() + 10
         while 5201 not in _lab.listening_ports(table.read_text()) and time.monotonic() < deadline:
             time.sleep(0.02)
-        client = ["ip", "netns", "exec", "bctest-a", "iperf3", "-c", address, "-t", "3", "--json"]
-        result = json.loads(shell(*client, *(["-R"] if reverse else [])))
+        said = json.loads(shell("ip", "netns", "exec", "bctest-a", "iperf3", "-c", address, "--json", *words))
     finally:
         server.kill()
         server.wait()
-    assert least <= result["end"]["sum_received"]["bits_per_second"] / 1e6 <= most
+    end: dict[str, Any] = said["end"]
+    return end
+
+
+def pings(*words: str) -> tuple[int, int, list[float]]:
+    """How many packets went over the link `far` and came back, and the round trips of the latter in ms."""
+    said = shell("ip", "netns", "exec", "bctest-a", "ping", "-n", *words, FAR["address"], check=False)
+    sent, back = re.findall(r"(\d+) packets transmitted, (\d+) received", said)[0]
+    return int(sent), int(back), [float(time) for time in re.findall(r"time=([\d.]+) ms", said)]
+
+
+def far(**options: Any) -> dict[str, Any]:
+    return {**FAR, "lab": options}
+
+
+needs_iperf3 = pytest.mark.skipif(shutil.which("iperf3") is None, reason="iperf3 is not installed")
+needs_ping = pytest.mark.skipif(shutil.which("ping") is None, reason="ping is not installed")
+
+
+@needs_iperf3
+@pytest.mark.parametrize(
+    ("address", "reverse", "least", "most"),
+    # A full frame of 1514 bytes carries 1448 bytes of data: 95.6 % of the rate.
+    [("198.19.201.2", False, 90, 97), ("198.19.201.2", True, 90, 97), ("198.19.202.2", False, 500, 970)],
+)
+def test_rate(address: str, reverse: bool, least: float, most: float) -> None:
+    up()
+    end = iperf3(address, "-t", "3", *(["-R"] if reverse else []))
+    assert least <= end["sum_received"]["bits_per_second"] / 1e6 <= most
+
+
+@needs_iperf3
+@pytest.mark.parametrize("words", [[], ["-R"], ["-P", "4"]])
+def test_rate_of_a_long_link(words: list[str]) -> None:
+    up(far(rate_mbit=200, rtt_ms=10, tcp_buffer_bytes=16_000_000))
+    end = iperf3("198.19.204.2", "-O", "1", "-t", "3", *words)
+    assert end["sum_received"]["bits_per_second"] / 1e6 == pytest.approx(200 * 1448 / 1514, rel=0.05)
+
+
+@needs_ping
+@pytest.mark.parametrize("rtt_ms", [1, 10, 80])
+def test_round_trip_of_a_long_link(rtt_ms: float) -> None:
+    up(far(rate_mbit=1000, rtt_ms=rtt_ms))
+    sent, back, times = pings("-c", "20", "-i", "0.02")
+    assert (sent, back) == (20, 20)
+    assert rtt_ms <= statistics.median(times) <= rtt_ms * 1.05 + 1
+    # The first one as well: nothing has to be looked up before.
+    assert times[0] <= rtt_ms * 1.05 + 2
+
+
+@needs_ping
+def test_jitter_of_a_long_link() -> None:
+    up(far(rtt_ms=40, jitter_ms=10))
+    _sent, _back, times = pings("-c", "150", "-i", "0.02")
+    assert min(times) >= 30
+    # Two even distributions 10 ms wide: their sum deviates by 10 / sqrt(6) ms; 99.9 % of samples of 150 within a fifth.
+    assert statistics.stdev(times) == pytest.approx(10 / 6**0.5, rel=0.2)
+    assert statistics.median(times) == pytest.approx(40, abs=40 * 0.05 + 1)
+
+
+@needs_ping
+def test_loss_of_a_long_link() -> None:
+    up(far(rtt_ms=2, loss_percent=5))
+    sent, back, _times = pings("-q", "-c", "3000", "-i", "0.001")
+    assert sent == 3000
+    # Each way 5 %: 9.75 % do not come back. 99.9 % of the binomial distribution: 3.29 standard deviations of 16.2.
+    assert abs(sent - back - 292.5) < 3.29 * 16.2
+
+
+@needs_iperf3
+def test_loss_within_segments() -> None:
+    """TCP hands over many packets at once; it must send again the share of packets that was to be lost, and no more."""
+    up(far(rate_mbit=400, rtt_ms=4, loss_percent=1, tcp_buffer_bytes=16_000_000, congestion_control="cubic"))
+    segments = "bctest-a", "/proc/net/snmp"
+    before = tcp_counters(*segments)
+    iperf3("198.19.204.2", "-t", "4")
+    out, again = (now - then for now, then in zip(tcp_counters(*segments), before, strict=True))
+    assert out > 20_000
+    deviation = (out * 0.01 * 0.99) ** 0.5
+    # A segment is sent again without need now and then: when a repetition is lost, or an acknowledgement is late.
+    assert out * 0.01 - 3.29 * deviation < again < out * 0.0105 + 3.29 * deviation
+    assert tcp_counters("bctest-b", "/proc/net/snmp", "InCsumErrors") == [0]
+
+
+def tcp_counters(netns: str, path: str, *names: str) -> list[int]:
+    rows = [line.split() for line in shell("ip", "netns", "exec", netns, "cat", path).splitlines() if "Tcp:" in line]
+    return [int(rows[1][rows[0].index(name)]) for name in names or ("OutSegs", "RetransSegs")]
+
+
+@needs_iperf3
+def test_tcp_settings_of_a_link() -> None:
+    up(SLOW, far(rtt_ms=2, tcp_buffer_bytes=300_000, congestion_control="reno"))
+    for netns in ("bctest-a", "bctest-b"):
+        for name in ("tcp_rmem", "tcp_wmem"):
+            said = shell("ip", "netns", "exec", netns, "cat", f"/proc/sys/net/ipv4/{name}")
+            assert said.split()[2] == "300000"
+    end = iperf3("198.19.204.2", "-t", "1")
+    assert (end["sender_tcp_congestion"], end["receiver_tcp_congestion"]) == ("reno", "reno")
+    own = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
+    assert iperf3("198.19.201.2", "-t", "1")["sender_tcp_congestion"] == own
+    up(SLOW, far(rtt_ms=2))
+    for name in ("tcp_rmem", "tcp_wmem"):
+        path = f"/proc/sys/net/ipv4/{name}"
+        assert shell("ip", "netns", "exec", "bctest-a", "cat", path) == Path(path).read_text()
+    assert iperf3("198.19.204.2", "-t", "1")["sender_tcp_congestion"] == own
+
+
+def test_long_links_converge() -> None:
+    tuned = far(rate_mbit=200, rtt_ms=80, tcp_buffer_bytes=1_000_000, congestion_control="reno")
+    first, _machine = up(SLOW, tuned)
+    assert "create link far" in first
+    assert up(SLOW, tuned)[0] == []
+    assert up(SLOW, tuned, check=True)[0] == []
+    for options in (
+        {"rate_mbit": 100, "rtt_ms": 80},
+        {"rtt_ms": 80},
+        {"rate_mbit": 100},
+        {"rtt_ms": 3, "jitter_ms": 1},
+    ):
+        assert up(SLOW, far(**options))[0] != []
+        assert up(SLOW, far(**options))[0] == []
+    assert up(SLOW)[0] == ["remove link far"]
+    assert traces()["processes"] == [command for command in traces()["processes"] if b"wire.py" not in command]
+
+
+@pytest.mark.skipif(_lab_system.has_netem(), reason="the kernel has netem, so no process carries the link")
+def test_a_wire_that_ended_is_made_again() -> None:
+    _actions, machine = up(FAR)
+    pid = machine.state.links["far"].wire_pid
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    assert up(FAR)[0] == ["create link far"]
+    shell("ip", "-netns", "bctest-b", "link", "delete", "dev", "far")
+    assert "create link far" in up(FAR)[0]
+    assert up(FAR)[0] == []
+    assert sum(b"wire.py" in command for command in traces()["processes"]) == 1
+
+
+def test_long_link_killed_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it is made, and while it is removed, in a lab that is up."""
+    monkeypatch.setattr(_lab_system, "REAP_S", 0.0)
+    up(SLOW)
+    for first, then in ((SLOW,), (SLOW, FAR)), ((SLOW, FAR), (SLOW,)):
+        effect, unfinished = 0, True
+        while unfinished:
+            effect += 1
+            up(*first)
+            unfinished = killed(lambda then=then: up(*then), effect)  # type: ignore[misc]
+            up(*then)
+            assert up(*then)[0] == [], effect
+        assert effect > 3
 
 
 def test_other_links_converge() -> None:

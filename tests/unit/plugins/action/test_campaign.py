@@ -182,7 +182,7 @@ def test_faults_of_all_kinds_come_together_and_nothing_is_written(tmp_path: Path
     text = result["msg"]
     assert text.startswith("nothing was copied, for 5 reasons:\n- ")
     for part in (
-        "there is no profile quik; there are quick, seed-lan, seed-tree, shapes, standard (did you mean quick?)",
+        "there is no profile quik; there are links, quick, seed-lan, seed-tree, shapes, standard (did you mean quick?)",
         "bulkcopy_seed must be a whole number, but is 'x'.",
         "bulkcopy_max_bytes must be a number above 0, but is 'much'.",
         "link three: its target zz is not a host of the inventory",

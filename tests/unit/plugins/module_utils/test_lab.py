@@ -115,6 +115,26 @@ def test_good_input() -> None:
         ([{**LINK, "lab": {"rate_mbit": True}}], {}, "link lan-100m: rate_mbit true is not a rate"),
         ([{**LINK, "lab": {"rate_mbit": float("nan")}}], {}, "link lan-100m: rate_mbit NaN is not a rate"),
         ([{**LINK, "lab": {"rate_mbit": 1e9}}], {}, "link lan-100m: rate_mbit 1000000000.0 is not a rate"),
+        ([{**LINK, "lab": {"rtt_ms": -1}}], {}, "link lan-100m: rtt_ms -1 is not a round-trip time: give milliseconds"),
+        ([{**LINK, "lab": {"rtt_ms": 5, "jitter_ms": 6}}], {}, "link lan-100m: jitter_ms 6 is more than rtt_ms (5): a"),
+        ([{**LINK, "lab": {"jitter_ms": 1}}], {}, "link lan-100m: jitter_ms 1 is more than rtt_ms (0)"),
+        ([{**LINK, "lab": {"loss_percent": 51}}], {}, "link lan-100m: loss_percent 51 is not a share: give percent as"),
+        (
+            [{**LINK, "lab": {"tcp_buffer_bytes": 1e5 + 0.5}}],
+            {},
+            "link lan-100m: tcp_buffer_bytes 100000.5 is not a size",
+        ),
+        (
+            [{**LINK, "lab": {"tcp_buffer_bytes": "64M"}}],
+            {},
+            'link lan-100m: tcp_buffer_bytes "64M" is not a size: give',
+        ),
+        ([{**LINK, "lab": {"congestion_control": "a b"}}], {}, 'link lan-100m: congestion_control "a b" is not a name'),
+        (
+            [{**LINK, "lab": {"tcp_buffer_bytes": 100000}}, {**OTHER, "lab": {"tcp_buffer_bytes": 200000}}],
+            {},
+            "link two: tcp_buffer_bytes 200000 is not the 100000 of another link of host lab-b, and a host has one setting",
+        ),
         ([{**LINK, "lab": {"rate": 1}}], {}, 'link lan-100m: lab option "rate" is not known'),
         ([{**LINK, "lab": 100}], {}, "link lan-100m: lab 100 is not a mapping"),
         ([{**LINK, "ssh_port": 70000}], {}, "link lan-100m: ssh_port: 70000 is not a port"),
@@ -413,6 +433,98 @@ def test_plan_without_a_rate_shapes_nothing() -> None:
         "tc -netns bulkcopy-lab-a qdisc delete dev lan-100m root",
         "tc -netns bulkcopy-lab-b qdisc delete dev lan-100m root",
     ]
+
+
+FAR: dict[str, Any] = {
+    **LINK,
+    "lab": {**LINK["lab"], "rtt_ms": 80, "jitter_ms": 4, "loss_percent": 0.1},
+}
+TUNED: dict[str, Any] = {**LINK, "lab": {**LINK["lab"], "tcp_buffer_bytes": 100_000, "congestion_control": "cubic"}}
+CUBIC_ROUTE = "route replace {} dev lan-100m proto kernel scope link src {} congctl cubic"
+
+
+def test_character_of_a_long_link() -> None:
+    link = wanted(FAR).links["lan-100m"]
+    # 100 Mbit/s for 80 ms are 1 MB: so much is under way, and so much waits at most.
+    assert link.wire_settings() == (100_000_000, 1_000_000, 0.04, 0.002, 0.001)
+    # netem counts packets of 1500 bytes: those that wait (1 MB), those under way (42 ms: 525 kB), and some to spare
+    assert " ".join(_lab.netem(link)) == ("limit 2017 delay 40ms 2ms loss random 0.1% rate 100000000bit")
+    assert replace(link, rate_bps=1_000_000).queue_bytes == 32 * 1024
+    assert replace(link, rate_bps=10_000_000_000, rtt_ms=200).queue_bytes == 32 * 1024**2
+    assert replace(link, rtt_ms=0).queue_bytes == 125_000  # 10 ms
+
+
+def test_plan_for_a_long_link() -> None:
+    lab, made, observed = wanted(FAR), state(), in_place()
+    observed.netem = True
+    steps = _lab.plan(lab, made, observed, DIGESTS)
+    words = "replace dev lan-100m root netem limit 2017 delay 40ms 2ms loss random 0.1% rate 100000000bit"
+    assert texts(steps) == ["create link lan-100m"]
+    assert f"tc -netns bulkcopy-lab-b qdisc {words}".split() in [list(command) for command in steps[0].commands]
+    made.links["lan-100m"].character = " ".join(_lab.netem(lab.links["lan-100m"]))
+    for netns in ("bulkcopy-lab-a", "bulkcopy-lab-b"):
+        ends = observed.interfaces[netns]
+        ends["lan-100m"] = replace(ends["lan-100m"], qdisc="netem")
+    assert _lab.plan(lab, made, observed, DIGESTS) == []
+    # Another kernel, without netem: the pair gives way to a wire.
+    observed.netem = False
+    steps = _lab.plan(lab, made, observed, DIGESTS)
+    assert [(step.kind, step.text) for step in steps] == [
+        ("run", "remove link lan-100m"),
+        ("wire", "create link lan-100m"),
+    ]
+    made.links["lan-100m"].character = _lab.wire_digest(lab, lab.links["lan-100m"], ID)
+    observed.wires["lan-100m"] = True
+    assert _lab.plan(lab, made, observed, DIGESTS) == []
+    faster = {**FAR, "lab": {**FAR["lab"], "rate_mbit": 200}}
+    assert [(step.kind, step.text) for step in _lab.plan(wanted(faster), made, observed, DIGESTS)] == [
+        ("unwire", "end the wire of link lan-100m"),
+        ("wire", "create link lan-100m"),
+    ]
+    observed.wires["lan-100m"] = False
+    assert texts(_lab.plan(lab, made, observed, DIGESTS))[-1] == "create link lan-100m"
+    observed.wires["lan-100m"] = True
+    assert [step.kind for step in _lab.plan_removal(made, observed) if step.link] == ["unwire"]
+
+
+def test_plan_for_tcp_settings() -> None:
+    lab, made, observed = wanted(TUNED), state(), in_place()
+    with pytest.raises(
+        LabError, match="link lan-100m: this kernel has no congestion_control cubic: use reno or bbr, or"
+    ):
+        _lab.plan(lab, made, replace(observed, congestion_controls=("reno", "bbr")), DIGESTS)
+    machine = ((4096, 131072, 6291456), (4096, 16384, 4194304))
+    observed.congestion_controls = ("reno", "cubic")
+    observed.tcp_buffers = dict.fromkeys(("", "bulkcopy-lab-a", "bulkcopy-lab-b"), machine)
+    steps = _lab.plan(lab, made, observed, DIGESTS)
+    assert texts(steps) == [
+        "set the TCP buffers of host lab-a",
+        "set the TCP buffers of host lab-b",
+        "set the congestion control of link lan-100m",
+    ]
+    assert steps[0].commands[0][4:] == (
+        "sysctl", "-q", "-w", "net.ipv4.tcp_rmem=4096 100000 100000", "net.ipv4.tcp_wmem=4096 16384 100000"
+    )  # fmt: skip
+    assert [" ".join(command[3:]) for command in steps[2].commands] == [
+        CUBIC_ROUTE.format("198.18.1.2", "198.18.1.1"),
+        CUBIC_ROUTE.format("198.18.1.1", "198.18.1.2"),
+    ]
+    for netns in ("bulkcopy-lab-a", "bulkcopy-lab-b"):
+        observed.tcp_buffers[netns] = ((4096, 100000, 100000), (4096, 16384, 100000))
+        ends = observed.interfaces[netns]
+        ends["lan-100m"] = replace(ends["lan-100m"], congestion_control="cubic")
+    assert _lab.plan(lab, made, observed, DIGESTS) == []
+    # No longer asked for: as the machine has it, where it was the lab that set it.
+    assert texts(_lab.plan(wanted(LINK), made, observed, DIGESTS)) == ["set the congestion control of link lan-100m"]
+    made.hosts["lab-a"].tuned = True
+    step = _lab.plan(wanted(LINK), made, observed, DIGESTS)[0]
+    assert step.commands[0][7:] == ("net.ipv4.tcp_rmem=4096 131072 6291456", "net.ipv4.tcp_wmem=4096 16384 4194304")
+
+
+def test_reading_routes() -> None:
+    routes = """[{"dst":"198.18.1.2","dev":"lan-100m","protocol":"kernel","scope":"link","prefsrc":"198.18.1.1",
+    "flags":[],"metrics":[{"congestion":"cubic"}]}]"""  # as iproute2 6.1 printed it
+    assert _lab.parse_interfaces(ADDRESSES, QDISCS, routes)["lan-100m"].congestion_control == "cubic"
 
 
 def test_plan_for_one_wrong_rate() -> None:

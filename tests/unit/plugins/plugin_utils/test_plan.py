@@ -394,3 +394,25 @@ def test_shows_sizes_and_times() -> None:
     assert [plans.show_bytes(n) for n in (999, 999_499, 999_500, 999_999_999)] == ["999 B", "999 kB", "1 MB", "1 GB"]
     assert plans.show_bytes(3e18) == "3000 PB"
     assert [plans.show_duration(n) for n in (59, 61, 7320)] == ["59 s", "1 min 1 s", "2 h 2 min"]
+
+
+def test_links_of_other_profiles_are_not_measured() -> None:
+    first, *others = LINKS
+    only = [{**first, "profiles": ["far", "./mine.yml"], "datasets": ["of-far"]}, *others]
+    known = ("far", "test")
+    names = [link["name"] for link in LINKS]
+    assert [link.name for link in make(links=only, profiles=known).links] == names[1:]
+    only[0]["datasets"] = []
+    assert [link.name for link in make(links=only, profiles=known, profile_name="far").links] == names
+    assert [link.name for link in make(links=only, profiles=known, profile_name="./mine.yml").links] == names
+
+
+def test_profiles_of_links_are_checked() -> None:
+    link = {**LINKS[0], "profiles": ["fat"]}
+    assert faults(links=[link, *LINKS[1:]], profiles=("far", "test")) == [
+        f"link {link['name']}: there is no profile fat, which its profiles name; there are far, test (did you mean far?). "
+        "A file of your own is named by its path."
+    ]
+    assert faults(links=[{**link, "profiles": ["far"]}], profiles=("far", "test")) == [
+        "profile test measures none of bulkcopy_links: add it to the profiles of one of them."
+    ]
