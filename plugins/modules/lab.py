@@ -11,7 +11,10 @@ short_description: Hosts and links for a try, as network namespaces on one machi
 version_added: 0.1.0
 description:
   - Makes, or takes down, a small network of hosts on the machine it runs on. Every host is a network namespace
-    with an SSH server of its own; every link is a pair of virtual interfaces (veth) between two hosts, with a rate.
+    with an SSH server of its own; every link is a pair of virtual interfaces between two hosts, with a rate, delay,
+    jitter, and loss.
+  - Links without delay, jitter, and loss are veth pairs. The others are, too, where the kernel has netem; where it has
+    not, a process that the module starts holds a TAP device in both hosts and carries the frames between them.
   - A management network leads from the machine to every host, so that Ansible can connect to them by SSH.
   - It never touches an interface, namespace, process, or file that it did not make. What it makes is written to a state
     file first, so that a run that was killed can be repeated or undone.
@@ -20,7 +23,8 @@ author:
   - linkops.bulkcopy contributors (@linkops)
 requirements:
   - root
-  - iproute2, openssh-server, openssh-client, util-linux, and mount (Debian's names)
+  - iproute2, openssh-server, openssh-client, util-linux, mount, and procps (Debian's names)
+  - C(/dev/net/tun), for a link with delay, jitter, or loss on a kernel without netem
 extends_documentation_fragment:
   - linkops.bulkcopy.attributes
 attributes:
@@ -43,8 +47,13 @@ options:
       - The links, in the form of the inventory's C(bulkcopy_links). Needed when O(state=present).
       - 'Read from each: C(name), C(source), C(target), C(address) (the address of the target on this link,
         in 198.18.0.0/15), C(ssh_port) (default V(22)), and C(lab).'
-      - 'C(lab) may hold C(rate_mbit) (default: no limit) and C(source_address) (default: the other address of the /31
-        of C(address)).'
+      - 'C(lab) may hold C(rate_mbit) (in each direction; default: no limit), C(rtt_ms) (what the link adds to a round
+        trip), C(jitter_ms) (by how much a round trip is longer or shorter at most, no more than C(rtt_ms)),
+        C(loss_percent) (of the packets of each direction), and C(source_address) (default: the other address of the
+        /31 of C(address)).'
+      - 'It may also hold settings of TCP, by default those of the machine: C(tcp_buffer_bytes), the maximum of
+        C(net.ipv4.tcp_rmem) and C(net.ipv4.tcp_wmem) of both hosts, where all links of a host that give it must give
+        the same; and C(congestion_control) of connections over this link.'
       - A link without C(lab) is left alone; it leads to hosts that are not the lab's.
     type: list
     elements: dict
@@ -88,6 +97,22 @@ EXAMPLES = r"""
         lab:
           rate_mbit: 100
           source_address: 198.18.1.1
+    hosts:
+      lab-a: {address: 198.18.0.11}
+      lab-b: {address: 198.18.0.12}
+
+- name: A link between two continents
+  linkops.bulkcopy.lab:
+    links:
+      - name: wan
+        source: lab-a
+        target: lab-b
+        address: 198.18.4.2
+        lab:
+          rate_mbit: 1000
+          rtt_ms: 80
+          tcp_buffer_bytes: 67108864
+          congestion_control: cubic
     hosts:
       lab-a: {address: 198.18.0.11}
       lab-b: {address: 198.18.0.12}
@@ -160,6 +185,25 @@ links:
     rate_mbit:
       description: Rate in each direction in Mbit/s; none where it is not limited.
       type: float
+    rtt_ms:
+      description: What the link adds to a round trip, in milliseconds.
+      type: float
+    jitter_ms:
+      description: By how much a round trip is longer or shorter at most, in milliseconds.
+      type: float
+    loss_percent:
+      description: Share of the packets of each direction that are lost.
+      type: float
+    tcp_buffer_bytes:
+      description: Maximum of the source's TCP buffers; none where it is the machine's.
+      type: int
+    congestion_control:
+      description: Congestion control of connections over the link; none where it is the machine's.
+      type: str
+    made_of:
+      description: V(veth), V(netem) (a veth pair with it), or V(wire) (TAP devices that a process holds); none in check
+        mode before it is made.
+      type: str
 identity_file:
   description: Private key that logs in to every host as root.
   returned: when O(state=present)

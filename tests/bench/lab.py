@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COLLECTIONS = ROOT / ".cache" / "collections"
 sys.path.insert(0, str(COLLECTIONS))
 
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _dataset  # noqa: E402
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _dataset, _lab  # noqa: E402
 
 BIN = Path(sys.executable).parent
 
@@ -86,9 +86,10 @@ class Counted(NamedTuple):
 
 
 class Lab:
-    """A lab that is up."""
+    """A lab that is up. C(links): only these links of the inventory, each with such options of its C(lab) as replace or
+    join its own (null takes one away)."""
 
-    def __init__(self, inventory: Path) -> None:
+    def __init__(self, inventory: Path, links: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         self.inventory = inventory
         listed = subprocess.run(
             [BIN / "ansible-inventory", "-i", inventory, "--list"],
@@ -100,12 +101,17 @@ class Lab:
         known = json.loads(listed.stdout)["_meta"]["hostvars"]
         variables = next(iter(known.values()))
         self.links: dict[str, dict[str, Any]] = {link["name"]: link for link in variables["bulkcopy_links"]}
+        if links is not None:
+            self.links = {
+                name: {**self.links[name], "lab": {**self.links[name]["lab"], **changes}}
+                for name, changes in links.items()
+            }
         self.state_dir = Path(variables.get("lab_state_dir", "/run/linkops-bulkcopy-lab"))
         self.data_dir = Path(variables.get("lab_data_dir", "/var/tmp/linkops-bulkcopy-lab"))
 
     def play(self, state: str) -> None:
         argv = [str(BIN / "ansible-playbook"), "playbooks/lab.yml", "-i", str(self.inventory)]
-        argv += ["-e", f"lab_state={state}"]
+        argv += ["-e", json.dumps({"lab_state": state, "bulkcopy_links": list(self.links.values())})]
         done = subprocess.run(argv, env=environment(), cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode:
             sys.exit(f"The lab cannot be made {state}:\n{done.stdout}")
@@ -142,8 +148,9 @@ class Lab:
     def counted(self, link: str) -> Counted:
         """What the source's end of a link has carried, as ip -s and tc -s tell it."""
         netns = self._host(link, "source")["netns"]
-        (device,) = json.loads(_out("ip", "-n", netns, "-s", "-j", "link", "show", "dev", link))
-        shapers = json.loads(_out("tc", "-n", netns, "-s", "-j", "qdisc", "show", "dev", link))
+        name = _lab.link_device(link)
+        (device,) = json.loads(_out("ip", "-n", netns, "-s", "-j", "link", "show", "dev", name))
+        shapers = json.loads(_out("tc", "-n", netns, "-s", "-j", "qdisc", "show", "dev", name))
         (shaped,) = [item["bytes"] for item in shapers if item.get("root")]
         return Counted(device["stats64"]["tx"]["bytes"], device["stats64"]["rx"]["bytes"], shaped)
 
@@ -236,9 +243,9 @@ def _out(*argv: str) -> str:
 
 
 @contextlib.contextmanager
-def lab(inventory: Path) -> Iterator[Lab]:
-    """The lab of an inventory, made now and taken down in any case."""
-    made = Lab(inventory)
+def lab(inventory: Path, links: Mapping[str, Mapping[str, Any]] | None = None) -> Iterator[Lab]:
+    """The lab of an inventory, or of some of its links, made now and taken down in any case."""
+    made = Lab(inventory, links)
     if made.state_dir.exists():
         sys.exit(f"There is a lab already ({made.state_dir}): take it down with make lab-down.")
     try:

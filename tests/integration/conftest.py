@@ -35,8 +35,9 @@ def _machine() -> dict[str, list[str]]:
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
             # a lab's, by the mount that all below its sshd have: logins to this machine come and go meanwhile
-            if _lab.MARK_PREFIX.encode() in (folder / "mountinfo").read_bytes():
-                processes.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
+            command = (folder / "cmdline").read_bytes()
+            if _lab.MARK_PREFIX.encode() in (folder / "mountinfo").read_bytes() or b"/wire.py\0" in command:
+                processes.append(command.replace(b"\0", b" ").decode("utf-8", "replace"))
     return {
         "namespaces": lines("ip", "netns"),
         "interfaces": lines("ip", "-o", "link", "show", "type", "veth"),
