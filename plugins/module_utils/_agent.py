@@ -126,6 +126,11 @@ def write_private(directory: str, name: str, text: str) -> str:
     return path
 
 
+def _cpu_since(before: os.times_result) -> dict[str, float]:
+    now = os.times()
+    return {"user_s": now.user - before.user, "system_s": now.system - before.system}
+
+
 def read_marker(root: str) -> dict[str, Any] | None:
     """The marker of a scratch root; null where there is none, or none that is ours to trust."""
     try:
@@ -170,6 +175,7 @@ class Agent:
         self.host_before: _counters.HostCpu | None = None
         self.own_before_s = 0.0
         self.manifest: _tree.Manifest | None = None
+        self.laid_out = _tree.Manifest({})
         self.listener = _counters.sshd_listener(os.getpid())
         self.device = _counters.session_device(os.environ.get("SSH_CONNECTION", ""))
         self.meter = _counters.Meter(self.device)
@@ -354,13 +360,21 @@ class Agent:
         pipeline.kill()
         return left
 
-    def settle(self, tree: str, packed: str) -> dict[str, Any]:
-        """Give the names of a packed manifest below C(tree) the mode, owner and time that they have there, and tell what
-        that took of our CPU time."""
+    def lay_out(self, tree: str, packed: str) -> dict[str, Any]:
+        """Make the directories and files of a packed manifest below C(tree), and tell what that took of our CPU time.
+        Programs that make one directory at the same moment trip over each other: GNU tar then does not find the place of
+        its file."""
         before = os.times()
-        _tree.settle(tree, _tree.unpack(packed))
-        after = os.times()
-        return {"user_s": after.user - before.user, "system_s": after.system - before.system}
+        self.laid_out = _tree.unpack(packed)
+        _tree.lay_out(tree, self.laid_out)
+        return _cpu_since(before)
+
+    def settle(self, tree: str) -> dict[str, Any]:
+        """Give the names that were laid out below C(tree) the mode, owner and time that they have in the manifest, and
+        tell what that took of our CPU time."""
+        before = os.times()
+        _tree.settle(tree, self.laid_out)
+        return _cpu_since(before)
 
     def finish(self, flush: str | None) -> dict[str, Any]:
         """Stop counting: what the session's device carried, the CPU time of the ssh sessions that ended, and our own
@@ -443,6 +457,7 @@ _REQUESTS = [
     "begin",
     "start",
     "wait",
+    "lay_out",
     "settle",
     "finish",
     "fingerprint",

@@ -182,8 +182,8 @@ class Stream(NamedTuple):
 class Commands(NamedTuple):
     """What a method runs: its streams, side by side; the source stages' working directory; what the method found out of
     its programs' versions beyond what C(--version) tells; the ssh logins that all of it makes, by default
-    C(CopyMethod.sessions) for each stream; what the target's agent gives mode, owner and time when every stream has
-    ended; the seconds that it took to plan what each stream carries; and whether the data goes through another ssh client
+    C(CopyMethod.sessions) for each stream; what the target's agent lays out before the streams begin, and gives mode, owner and time when all
+    have ended; the seconds that it took to plan what each stream carries; and whether the data goes through another ssh client
     than the source's, of which nobody knows what it agrees on."""
 
     streams: list[Stream]
@@ -265,7 +265,7 @@ class CopyMethod:
 class Measured(NamedTuple):
     """What running the stages gave. Null: C(wall_s) where the end at the far end is not known, C(durable_s) where the
     target was not written out, C(counted) (the agent's C(finish)) where the session was lost, and C(lost) where it was
-    not. C(settled) is what the agent says of setting modes, owners and times, null where that was not its. C(own_s) is the
+    not. C(laying) is the CPU time that the agent took for laying out names and for settling them, as far as it did. C(own_s) is the
     CPU time that this process took meanwhile, C(host) are the source's counters before and after,
     C(carried) is what its device did meanwhile, and C(round_trips_ms) was measured before and after."""
 
@@ -274,7 +274,7 @@ class Measured(NamedTuple):
     durable_s: float | None
     finished: bool
     lost: Ended | None
-    settled: dict[str, Any] | None
+    laying: list[dict[str, float]]
     own_s: float
     host: tuple[_counters.HostCpu | None, _counters.HostCpu | None]
     carried: _counters.Carried | None
@@ -652,16 +652,20 @@ class Run:
         target.request("begin", expected_sessions=sessions)
         own_before_s = time.process_time()
         host_before, meter = _counters.host_cpu(), _counters.Meter(self.record["link"]["device"])
-        setup_s = commands.planned_s
+        setup_start = time.monotonic()
         receivers = [
             {"stages": list(stream.target), "port": stream.port, "serves": stream.serves}
             for stream in commands.streams
             if stream.target
         ]
+        laying: list[dict[str, float]] = []
+        if commands.settled is not None:
+            laid_out = target.request("lay_out", WORK_LIMIT_S, tree=tree, packed=commands.settled.pack())
+            laying.append(laid_out)
         if receivers:
-            setup_start = time.monotonic()
             target.request("start", streams=receivers, address=params["address"])
-            setup_s += time.monotonic() - setup_start
+        asked = receivers or commands.settled is not None
+        setup_s = commands.planned_s + (time.monotonic() - setup_start if asked else 0.0)
         self.counted = [stream.counted for stream in commands.streams]
         self.pipelines = pipelines = Parallel(
             [Pipeline(stream.source, cwd=commands.cwd) for stream in commands.streams],
@@ -684,7 +688,6 @@ class Run:
         own_s = time.process_time() - own_before_s
         failed = pipelines.first_failed is not None
         counted: dict[str, Any] | None = None
-        settled: dict[str, Any] | None = None
         flushed: float | None = None
         lost: Ended | None = None
         try:
@@ -704,7 +707,7 @@ class Run:
                 elif all(stage["serves"] for stage in self.far_results):
                     ended = ended_here
             if commands.settled is not None and finished and not failed and self.far_failed is None:
-                settled = target.request("settle", WORK_LIMIT_S, tree=tree, packed=commands.settled.pack())
+                laying.append(target.request("settle", WORK_LIMIT_S, tree=tree))
                 # Whoever copies waits for the answer.
                 ended, carried, host_after = time.monotonic(), meter.read(), _counters.host_cpu()
                 own_s = time.process_time() - own_before_s
@@ -723,7 +726,7 @@ class Run:
             durable_s=None if flushed is None else setup_s + flushed - start,
             finished=finished,
             lost=lost,
-            settled=settled,
+            laying=laying,
             own_s=own_s,
             host=(host_before, host_after),
             carried=carried,
@@ -789,10 +792,8 @@ class Run:
             for flag in sessions["flags"]:
                 _record.add_flag(self.record, flag)
         if far is not None:
-            settled = measured.settled or {"user_s": 0.0, "system_s": 0.0}
-            cpu["target"] = _record.cpu(
-                far["user_s"] + settled["user_s"], far["system_s"] + settled["system_s"], wall_s, basis
-            )
+            user_s, system_s = (sum(took[key] for took in [far, *measured.laying]) for key in ("user_s", "system_s"))
+            cpu["target"] = _record.cpu(user_s, system_s, wall_s, basis)
 
     def _describe_dataset(self, manifest: _tree.Manifest) -> None:
         size = manifest.bytes

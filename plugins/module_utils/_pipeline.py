@@ -63,6 +63,7 @@ class StageResult(NamedTuple):
             "stream": stream,
             "argv": list(self.argv),
             "rc": self.rc,
+            "wall_s": round(self.ended - self.started, 6),
             "user_s": round(self.user_s, 6),
             "system_s": round(self.system_s, 6),
             "max_rss_bytes": self.max_rss_bytes,

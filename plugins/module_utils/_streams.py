@@ -238,22 +238,18 @@ def send_piece(dd: str, piece: Piece) -> list[str]:
     ]
 
 
-def receive_piece(dd: str, dest: str, piece: Piece) -> list[list[str]]:
-    """The commands that put a piece from standard input into its place below C(dest), and read not one byte more."""
-    path = os.path.join(dest, os.fsdecode(piece.path))
+def receive_piece(dd: str, dest: str, piece: Piece) -> list[str]:
+    """The argv that puts a piece from standard input into its place below C(dest), and reads not one byte more."""
     return [
-        ["mkdir", "-p", "--", os.path.dirname(path)],
-        [
-            dd,
-            "of=" + path,
-            "iflag=count_bytes,fullblock",
-            "oflag=seek_bytes",
-            "conv=notrunc",
-            f"count={piece.length}",
-            f"seek={piece.offset}",
-            "bs=1M",
-            "status=none",
-        ],
+        dd,
+        "of=" + os.path.join(dest, os.fsdecode(piece.path)),
+        "iflag=count_bytes,fullblock",
+        "oflag=seek_bytes",
+        "conv=notrunc",
+        f"count={piece.length}",
+        f"seek={piece.offset}",
+        "bs=1M",
+        "status=none",
     ]
 
 

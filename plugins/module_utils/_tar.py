@@ -126,5 +126,5 @@ def extract(job: Job, part: _streams.Part | None = None, through: bool = False) 
     tar = [host.program("tar"), *options, *_in_directory(job.dest), "-xpf", "-"]
     if part is None:
         return tar
-    pieces = [argv for piece in part.pieces for argv in _streams.receive_piece(host.program("dd"), job.dest, piece)]
+    pieces = [_streams.receive_piece(host.program("dd"), job.dest, piece) for piece in part.pieces]
     return _streams.in_turn([*pieces, *([tar] if part.names else [])])

@@ -291,6 +291,20 @@ def warm(root: Path, manifest: Manifest) -> None:
                     pass
 
 
+def lay_out(root: Path, manifest: Manifest) -> None:
+    """Make the directories and, empty, the regular files of C(manifest) below C(root), for nobody but us until
+    C(settle). Raises OSError."""
+    top = os.fsencode(root)
+    for path in sorted(manifest.entries):
+        full = os.path.join(top, path)
+        if manifest.entries[path].kind == "d":
+            os.makedirs(full, mode=0o700, exist_ok=True)
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(full)
+            os.close(os.open(full, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+
+
 def settle(root: Path, manifest: Manifest) -> None:
     """Give the directories and regular files of C(manifest) that are below C(root) their mode, their time and, as root,
     their owner; the deepest first, since what is done in a directory changes its time. What is not there, or not ours,

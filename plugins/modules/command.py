@@ -167,7 +167,7 @@ record:
       elements: str
       sample: [setup-dominated]
     stages:
-      description: Every process of the pipeline, with C(end), C(argv), C(rc), C(user_s), C(system_s), C(max_rss_bytes)
+      description: Every process of the pipeline, with C(end), C(argv), C(rc), C(wall_s), C(user_s), C(system_s), C(max_rss_bytes)
         and the end of its C(stderr). In check mode C(end) and C(argv) only.
       type: list
       elements: dict

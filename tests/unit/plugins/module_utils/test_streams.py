@@ -179,7 +179,7 @@ def test_pieces_and_an_archive_share_one_stream(tmp_path: Path) -> None:
     """What follows a piece in the stream is not eaten by it, and pieces that arrive in any order make the file."""
     source, target = tmp_path / "source", tmp_path / "target dir"
     (source / "sub").mkdir(parents=True)
-    target.mkdir()
+    (target / "sub").mkdir(parents=True)
     content = random.Random(7).randbytes(3 * MIB + 12345)
     (source / "sub" / "it's big").write_bytes(content)
     (source / "-small").write_text("small")
@@ -189,7 +189,7 @@ def test_pieces_and_an_archive_share_one_stream(tmp_path: Path) -> None:
     for piece in (second, first):
         send = _streams.in_turn([_streams.send_piece("dd", piece), ["tar", "-cf", "-", "--", "./-small"]])
         receive = _streams.in_turn(
-            [*_streams.receive_piece("dd", str(target), piece), ["tar", "-C", str(target), "-xf", "-"]]
+            [_streams.receive_piece("dd", str(target), piece), ["tar", "-C", str(target), "-xf", "-"]]
         )
         sender = subprocess.Popen(send, cwd=source, stdout=subprocess.PIPE)
         assert subprocess.run(receive, stdin=sender.stdout, check=False).returncode == 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 import mmap
 import os
 import shutil
+import stat
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -365,3 +366,30 @@ def test_a_circle_of_links_is_found(tmp_path: Path, links: dict[str, str], loop:
     assert (found is not None) == loop
     said = subprocess.run(["find", "-L", root], capture_output=True, text=True, env={"LC_ALL": "C"}, check=False).stderr
     assert ("File system loop detected" in said) == loop
+
+
+def test_what_is_laid_out_is_ours_alone_until_it_is_settled(tmp_path: Path) -> None:
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    (source / "shared" / "deep").mkdir(parents=True)
+    (source / "shared" / "big").write_bytes(b"x" * 10)
+    (source / "shared" / "big").chmod(0o4755)
+    (source / "shared").chmod(0o2555)
+    for path in (source / "shared" / "deep", source / "shared" / "big", source / "shared"):
+        os.utime(path, ns=(0, 1_234_567_890_123_456_789))
+    manifest = _tree.scan(source, hash_content=False)
+    copy.mkdir()
+    _tree.lay_out(copy, manifest)
+    modes = {str(path.relative_to(copy)): stat.S_IMODE(path.lstat().st_mode) for path in copy.rglob("*")}
+    assert modes == {"shared": 0o700, "shared/deep": 0o700, "shared/big": 0o600}
+    (copy / "shared" / "big").write_bytes(b"x" * 10)
+    _tree.settle(copy, manifest)
+    for path in source.rglob("*"):
+        there = copy / path.relative_to(source)
+        assert (there.stat().st_mode, there.stat().st_mtime_ns) == (path.stat().st_mode, path.stat().st_mtime_ns)
+    # What has gone meanwhile, or became something else, is left alone.
+    (copy / "shared").chmod(0o755)
+    (copy / "shared" / "big").unlink()
+    (copy / "shared" / "big").symlink_to(source / "shared" / "big")
+    (source / "shared" / "big").chmod(0o600)
+    _tree.settle(copy, manifest)
+    assert stat.S_IMODE((source / "shared" / "big").stat().st_mode) == 0o600

@@ -78,14 +78,31 @@ def test_names_method_and_module(monkeypatch: pytest.MonkeyPatch) -> None:
 
 ROOT = Path(__file__).resolve().parents[4]
 PROGRAM = """
-import json, sys
+import importlib, json, sys
+from unittest import mock
 from ansible.plugins.loader import init_plugin_loader
 init_plugin_loader([sys.argv[1]])
 from ansible_collections.linkops.bulkcopy.plugins.action.campaign import standard_methods
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import COPY_OPTIONS
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import method_options
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import Method
 methods = [Method(m["label"], "linkops.bulkcopy." + m["module"], m.get("args", {})) for m in standard_methods()]
+def plain(options):
+    keys = {"type": "str", "elements": None, "default": None, "required": False}
+    return {
+        name: [option.get(key) or absent for key, absent in keys.items()] + [sorted(option.get("choices") or ())]
+        for name, option in options.items()
+    }
+differing = []
+for name in method_options.known_methods():
+    module = importlib.import_module("ansible_collections.linkops.bulkcopy.plugins.modules." + name)
+    with mock.patch.object(module, "run_copy") as run_copy:
+        module.main()
+    read = dict(COPY_OPTIONS, **run_copy.call_args[0][1])
+    if plain(read) != plain(method_options.documented_options("linkops.bulkcopy." + name)):
+        differing.append(name)
 print(json.dumps({
+    "differing": differing,
     "scratch": sorted(method_options.documented_options("linkops.bulkcopy.scratch")),
     "none": method_options.documented_options("linkops.bulkcopy.no_such_module"),
     "known": method_options.known_methods(),
@@ -118,6 +135,8 @@ def test_finds_documentation_as_ansible_does() -> None:
     assert {"rsync", "scp", "tar_nc", "tar_ssh"} <= set(found["known"])
     assert {"scratch", "run", "campaign", "report", "attempt", "link_info", "tree_info"}.isdisjoint(found["known"])
     assert found["standard"] == []
+    # What the documentation says of options is what the modules read.
+    assert found["differing"] == []
     level, mac, name = found["mistakes"]
     assert level == "method 'a': compression_level 12 is not one of gzip's: choose 1 to 9."
     assert mac.startswith("method 'b': ssh_mac hmac-sha2-256 would not be used")
