@@ -202,6 +202,7 @@ class ActionModule(ActionBase):
                     "target": link.target,
                     "become": become[link.source],
                     "info": _link_info_args(link, plan.methods, hosts[link.source].data_dir),
+                    "bases": _bases(link, plan),
                     "cells": [
                         {
                             "run_id": cell.run_id,
@@ -218,17 +219,17 @@ class ActionModule(ActionBase):
                     "host": source,
                     "become": become[source],
                     "trees": [dataclasses.asdict(tree) for tree in plan.trees if tree.source == source],
-                    "existing": any(tree.source == source and tree.shape is tree.parts is None for tree in plan.trees),
+                    "existing": any(tree.source == source and not _generated(tree) for tree in plan.trees),
                     "data_dir": hosts[source].data_dir,
                     "generated": [
                         {
                             "name": tree.directory,
                             "path": tree.path,
                             "scale": tree.scale,
-                            **({"shape": tree.shape} if tree.parts is None else {"parts": tree.parts}),
+                            **_recipe(tree, plan),
                         }
                         for tree in plan.trees
-                        if tree.source == source and (tree.shape is not None or tree.parts is not None)
+                        if tree.source == source and _generated(tree)
                     ],
                 }
                 for source in dict.fromkeys(link.source for link in plan.links)
@@ -430,6 +431,35 @@ def _link_info_args(link: plans.Link, methods: Sequence[plans.Method], data_dir:
         "ssh_variants": variants,
         "programs": programs_of(methods),
         "data_dir": data_dir,
+        **_connection(link),
+        "scratch_dir": link.scratch_dir,
+    }
+
+
+def _bases(link: plans.Link, plan: plans.Plan) -> list[dict[str, Any]]:
+    """What puts version 1 of each tree that is updated on a link's target: the name of the step, and the module's options."""
+    trees = {tree.key: tree for tree in plan.trees}
+    index, _all = plans.tree_index(plan)
+    common = _connection(link)
+    return [
+        {
+            "key": f"{link.name}:{tree.base}",
+            "args": {
+                **common,
+                "src": trees[tree.update_of].path,
+                "manifest": trees[tree.update_of].manifest,
+                "dest": link.scratch_dir,
+                "name": tree.base,
+            },
+        }
+        for (name, _dataset, _scenario), tree in index.items()
+        if name == link.name and tree.update_of is not None
+    ]
+
+
+def _connection(link: plans.Link) -> dict[str, Any]:
+    """The options of a module that logs in to a link's target; null leaves one to the user's ssh configuration."""
+    return {
         "address": link.address,
         "ssh_port": link.ssh_port,
         "ssh_user": link.ssh_user,
@@ -439,7 +469,6 @@ def _link_info_args(link: plans.Link, methods: Sequence[plans.Method], data_dir:
         "target_python": link.target_python,
         "source_name": link.source,
         "target_name": link.target,
-        "scratch_dir": link.scratch_dir,
     }
 
 
@@ -530,6 +559,9 @@ def plan_text(
                 else ""
             )
         )
+    left_out = [dataset.name for dataset in plan.datasets if dataset.path is not None]
+    if plans.UPDATE in plan.settings.scenarios and left_out:
+        lines.append(f"no update of {', '.join(left_out)}: of an existing tree there is no older version")
     if estimate.unknown:
         lines.append(f"not counted, since their size is not known yet: {', '.join(estimate.unknown)}")
     return lines
@@ -578,24 +610,52 @@ def take_stock(plan: plans.Plan, journal: Mapping[tuple[str, str], Row]) -> dict
                 )
             room = (journal["scratch", link.target].get("result") or {}).get("free") or {}
             full = {}
-            for (name, dataset), tree in index.items():
+            for (name, _dataset, _scenario), tree in index.items():
                 found = trees[tree.key].get("tree")
                 if name == link.name and found:
-                    sentence = _no_room(link, found, room)
+                    # An update needs room for version 1 as well, twice: for the copy that is kept, and in what is made of it.
+                    before = trees[tree.update_of].get("tree") if tree.update_of else None
+                    sentence = _no_room(link, found, before, room)
                     if sentence:
-                        full[dataset] = sentence
+                        full[tree.key] = sentence
             if full:
                 space[link.name] = full
         links[link.name] = state
-    return {"links": links, "trees": trees, "space": space}
+    bases = {
+        f"{link.name}:{tree.base}": _base_state(link, tree, journal)
+        for link in plan.links
+        for (name, _dataset, _scenario), tree in index.items()
+        if name == link.name and tree.base is not None
+    }
+    return {"links": links, "trees": trees, "space": space, "bases": bases}
+
+
+def _generated(tree: plans.Tree) -> bool:
+    return tree.shape is not None or tree.parts is not None or tree.update_of is not None
+
+
+def _recipe(tree: plans.Tree, plan: plans.Plan) -> dict[str, Any]:
+    """What of the dataset module's options makes this tree, beside its scale."""
+    if tree.update_of is not None:
+        first = next(each for each in plan.trees if each.key == tree.update_of)
+        return {"update_of": first.path, "changes": dict(plan.settings.update), "seed": plan.seed}
+    return {"shape": tree.shape} if tree.parts is None else {"parts": tree.parts}
+
+
+def _base_state(link: plans.Link, tree: plans.Tree, journal: Mapping[tuple[str, str], Row]) -> dict[str, Any]:
+    """Whether version 1 lies on a link's target."""
+    outcome = journal.get(("base", f"{link.name}:{tree.base}"))
+    where = f"version 1 of {tree.dataset} on target {link.target}"
+    if outcome is None:
+        return {"status": "failed", "message": f"{where} was not put there"}
+    return {"status": outcome["status"], "message": "" if outcome["status"] == OK else f"{where}: {outcome['message']}"}
 
 
 def _tree_state(tree: plans.Tree, journal: Mapping[tuple[str, str], Row]) -> dict[str, Any]:
     made = journal.get(("dataset", tree.source))
-    generated = tree.shape is not None or tree.parts is not None
     outcome = journal.get(("tree", tree.key))
     where = f"source {tree.source}, dataset {tree.dataset}"
-    if generated and made is not None and made["status"] != OK:
+    if _generated(tree) and made is not None and made["status"] != OK:
         return {"status": made["status"], "message": f"{where}: {made['message']}"}
     if outcome is None:
         return {"status": "failed", "message": f"{where} was not looked at"}
@@ -604,9 +664,14 @@ def _tree_state(tree: plans.Tree, journal: Mapping[tuple[str, str], Row]) -> dic
     return {"status": OK, "message": "", "tree": (outcome.get("result") or {}).get("tree") or {}}
 
 
-def _no_room(link: plans.Link, tree: Mapping[str, Any], room: Mapping[str, Any]) -> str:
-    """The sentence that says what the target lacks; empty where the tree fits or the room is not known."""
-    size, entries = tree.get("bytes") or 0, (tree.get("files") or 0) + (tree.get("directories") or 0)
+def _no_room(
+    link: plans.Link, tree: Mapping[str, Any], before: Mapping[str, Any] | None, room: Mapping[str, Any]
+) -> str:
+    """The sentence that says what the target lacks for a tree, and for the version C(before) it; empty where they fit or
+    the room is not known."""
+    needed = [tree] if before is None else [tree, before]
+    size = sum(each.get("bytes") or 0 for each in needed)
+    entries = sum((each.get("files") or 0) + (each.get("directories") or 0) for each in needed)
     if room.get("bytes") is not None and size * SPACE_SHARE > room["bytes"]:
         return (
             f"target {link.target} has {plans.show_bytes(room['bytes'])} free in {link.scratch_dir}, but "

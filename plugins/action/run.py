@@ -166,19 +166,22 @@ class Job:
         self.cell = cell
         self.link = next(link for link in plan.links if link.name == cell.link)
         self.method = next(method for method in plan.methods if method.label == cell.label)
-        self.tree = index[cell.link, cell.dataset]
+        self.tree = index[cell.link, cell.dataset, cell.scenario]
         prepared = content.get("prepared") or {}
         self.link_state: Mapping[str, Any] = (prepared.get("links") or {}).get(cell.link) or {}
         self.tree_state: Mapping[str, Any] = (prepared.get("trees") or {}).get(self.tree.key) or {}
         self.space: Mapping[str, str] = (prepared.get("space") or {}).get(cell.link) or {}
+        self.base_state: Mapping[str, Any] = (prepared.get("bases") or {}).get(f"{cell.link}:{self.tree.base}") or {}
 
     def obstacle(self) -> Outcome | None:
         """Why this run need not be tried: its link, its tree or the room for it could not be prepared."""
         for state in (self.link_state, self.tree_state):
             if state and state.get("status") != OK:
                 return Outcome(str(state["status"]), str(state.get("message") or ""), {})
-        if self.cell.dataset in self.space:
-            return Outcome("failed", self.space[self.cell.dataset], {})
+        if self.tree.key in self.space:
+            return Outcome("failed", self.space[self.tree.key], {})
+        if self.base_state and self.base_state.get("status") != OK:
+            return Outcome(str(self.base_state["status"]), str(self.base_state.get("message") or ""), {})
         return None
 
     def module_args(self, scratch_token: str | None) -> dict[str, Any]:
@@ -205,6 +208,8 @@ class Job:
             "link_Bps": measured.get("ceiling_Bps"),
             "link_stream_Bps": (measured.get("streams_Bps") or {}).get("1"),
         }
+        if self.tree.base is not None:
+            given.update(update=True, base=self.tree.base)
         args = {key: value for key, value in given.items() if value is not None}
         args.update(self.method.args)
         # ssh takes the first value of an option: the method's own comes before the link's
@@ -262,7 +267,8 @@ class Job:
             record["method"]["ssh"] = self._ssh()
         record["flags"] = list(record["flags"])
         mark_setup_dominated(record)
-        mark_impossible(record)
+        if cell.scenario == plans.FULL:
+            mark_impossible(record)
         return record
 
     def _ssh(self) -> dict[str, Any] | None:

@@ -56,6 +56,18 @@ options:
       warm: The source has been read once, and at least 99 % of it is in memory.
       cold: Neither host holds the data in memory, of the source at most 1 %; needs root at both ends.
     default: as-is
+  update:
+    description:
+      - Whether the destination holds an older version that the copy brings to the state of O(src). Then it need not be
+        empty. Names that are no longer in O(src) go too, where the method can delete; where it cannot, they are counted
+        in C(verified.not_kept.deletions), and no other difference is left.
+    type: bool
+    default: false
+  base:
+    description:
+      - With O(scratch=true) and O(update=true) the version that the copy begins with, put there by
+        M(linkops.bulkcopy.base).
+    type: str
   link_Bps:
     description:
       - What the link carries, in bytes a second, for what adapts itself to it. A campaign fills in what it measured. By

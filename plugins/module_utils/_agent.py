@@ -34,8 +34,9 @@ from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import es
 #: In a directory whose content is ours to delete: JSON with the token of who made it.
 MARKER = ".linkops-bulkcopy"
 _MARKER_BYTES = 65536
-#: Below a marked directory: where a measured copy goes.
+#: Below a marked directory: where a measured copy goes, and where versions lie that copies bring up to date.
 TREE = "tree"
+BASE = "base"
 
 #: First line on the channel; whatever the login shell prints comes before it.
 GREETING = "linkops.bulkcopy agent"
@@ -196,8 +197,9 @@ class Agent:
             self.private_dir = tempfile.mkdtemp(prefix="bulkcopy-")
         return {"path": write_private(self.private_dir, file, text)}
 
-    def examine(self, dest: str, scratch: bool, token: str | None) -> dict[str, Any]:
-        """Look at a destination without changing anything, and refuse one that is not for us."""
+    def examine(self, dest: str, scratch: bool, token: str | None, update: bool = False) -> dict[str, Any]:
+        """Look at a destination without changing anything, and refuse one that is not for us. One that is not empty is,
+        where it is to be brought up to date (C(update))."""
         if scratch:
             if not os.path.isdir(dest):
                 raise Refusal(f"has no scratch directory {dest}: create it with its marker file first")
@@ -217,7 +219,7 @@ class Agent:
             if os.path.lexists(dest):
                 if not os.path.isdir(dest):
                     raise Refusal(f"has {dest}, which is not a directory: choose another destination")
-                if os.listdir(dest):
+                if os.listdir(dest) and not update:
                     raise Refusal(f"has a destination {dest} that is not empty: choose an empty or absent directory")
             place = existing_parent(dest)
         # Asked first: a read-only filesystem lets nobody write, whatever the owner.
@@ -236,19 +238,34 @@ class Agent:
             "device": status.st_dev,
             "inode": status.st_ino,
             "leavings": remove_later,
+            "bases": os.listdir(os.path.join(dest, BASE))
+            if scratch and os.path.isdir(os.path.join(dest, BASE))
+            else [],
             "room": room(dest),
         }
 
-    def prepare(self, dest: str, scratch: bool) -> dict[str, Any]:
-        """Make the destination: created, empty and writable; its path comes back."""
+    def prepare(self, dest: str, scratch: bool, base: str | None = None, update: bool = False) -> dict[str, Any]:
+        """Make the destination: created, and empty or a copy of C(base); its path comes back. With C(update) it may hold
+        what it holds."""
         tree = os.path.join(dest, TREE) if scratch else dest
         if scratch:
             remove_tree(tree)
+        if base is not None:
+            _tree.duplicate(os.path.join(dest, BASE, base), tree)
         os.makedirs(tree, mode=0o755, exist_ok=True)
-        if os.listdir(tree):
+        if not update and os.listdir(tree):
             raise Refusal(f"has a destination {tree} that is not empty")
         self.manifest = None
         return {"tree": tree, "room": room(tree)}
+
+    def make_base(self, dest: str, base: str) -> dict[str, Any]:
+        """Make room in a scratch root for a version that copies will be made of; its path comes back."""
+        if read_marker(dest) is None:
+            raise Refusal(f"has no marker in {dest}: nothing is made there")
+        tree = os.path.join(dest, BASE, base)
+        remove_tree(tree)
+        os.makedirs(tree, mode=0o755)
+        return {"tree": tree}
 
     def flush(self, dest: str) -> dict[str, Any]:
         _counters.flush_filesystem(dest)
@@ -449,6 +466,7 @@ _REQUESTS = [
     "private_file",
     "examine",
     "prepare",
+    "make_base",
     "flush",
     "drop_page_cache",
     "free_ports",

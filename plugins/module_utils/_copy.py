@@ -61,6 +61,8 @@ COPY_OPTIONS: dict[str, dict[str, Any]] = dict(
     verify={"type": "str", "choices": [_tree.SHA256, _tree.SIZE_MTIME, _tree.NONE], "default": _tree.SHA256},
     cache={"type": "str", "choices": ["as-is", "warm", "cold"], "default": "as-is"},
     manifest={"type": "path"},
+    update={"type": "bool", "default": False},
+    base={"type": "str"},
     link_Bps={"type": "float"},
     link_stream_Bps={"type": "float"},
 )
@@ -201,7 +203,7 @@ class Job(NamedTuple):
     C(list_source) lists the source now, without checksums, and C(round_trip_s) measures one. C(cores) may be at work at
     both ends. C(peer) is the source's address as the target sees it, null where the target does not tell. C(link_Bps)
     and C(link_stream_Bps) are what the link carries in bytes a second, as a whole and in one TCP connection; null where
-    nobody has measured it."""
+    nobody has measured it. With C(update) the destination is not empty but holds an older version."""
 
     params: Mapping[str, Any]
     src: str
@@ -217,6 +219,7 @@ class Job(NamedTuple):
     peer: str | None = None
     link_Bps: float | None = None  # noqa: N815
     link_stream_Bps: float | None = None  # noqa: N815
+    update: bool = False
 
 
 class CopyMethod:
@@ -314,7 +317,9 @@ class Run:
         #: That fewer or more bytes of the stream arrived than were sent; empty where it was not so.
         self.cut = ""
         self.record = _record.new_record()
-        self.record["scenario"] = "full"
+        self.record["scenario"] = "update" if self.params["update"] else "full"
+        #: What the target held before the copy; null where that was nothing.
+        self.held: _tree.Manifest | None = None
         self.record["cache"]["requested"] = self.params["cache"]
         self.record["link"].update(source=self.source_name, target=self.target_name, address=self.params["address"])
         self.record["method"].update(
@@ -380,7 +385,13 @@ class Run:
             )
         if target.noise:
             _record.add_flag(self.record, "shell-not-clean")
-        place = target.request("examine", dest=params["dest"], scratch=params["scratch"], token=params["scratch_token"])
+        place = target.request(
+            "examine",
+            dest=params["dest"],
+            scratch=params["scratch"],
+            token=params["scratch_token"],
+            update=params["update"],
+        )
         same_kernel = hello["boot_id"] == _counters.boot_id() if hello["boot_id"] else None
         self._refuse_overlap(src, place, bool(same_kernel))
         before = self._scan(src, params["verify"] == _tree.SHA256 and params["cache"] != "as-is", self._known())
@@ -407,6 +418,7 @@ class Run:
                 peer=hello["peer"],
                 link_Bps=params["link_Bps"],
                 link_stream_Bps=params["link_stream_Bps"],
+                update=params["update"],
             )
         )
         self.record["method"]["streams"] = len(commands.streams)
@@ -430,7 +442,17 @@ class Run:
                 for argv in getattr(stream, end)
             ]
             return
-        target.request("prepare", WORK_LIMIT_S, dest=params["dest"], scratch=params["scratch"])
+        target.request(
+            "prepare",
+            WORK_LIMIT_S,
+            dest=params["dest"],
+            scratch=params["scratch"],
+            base=params["base"],
+            update=params["update"],
+        )
+        if params["update"] and params["verify"] != _tree.NONE:
+            target.request("scan", WORK_LIMIT_S, tree=tree, hash_content=False)
+            self.held = _tree.unpack(target.request("manifest_rows", WORK_LIMIT_S)["packed"])
         dropped = True
         if params["cache"] == _tree.COLD:
             dropped = target.request("drop_page_cache", WORK_LIMIT_S, dest=tree)["dropped"]
@@ -531,11 +553,7 @@ class Run:
             _record.add_flag(self.record, "shared-filesystem")
 
     def _known(self) -> _tree.Manifest | None:
-        if self.params["manifest"]:
-            # A lost or damaged list costs reading the source again, nothing else.
-            with contextlib.suppress(OSError, ValueError):
-                return _tree.load(self.params["manifest"])
-        return None
+        return known_manifest(self.params["manifest"])
 
     def _scan(self, src: str, hash_content: bool, known: _tree.Manifest | None) -> _tree.Manifest:
         try:
@@ -805,7 +823,8 @@ class Run:
             linked_bytes=manifest.linked_bytes,
             digest=manifest.digest if self.params["verify"] == _tree.SHA256 else None,
         )
-        if size and self.record["total_s"]:
+        # Of a tree that is brought up to date only a part crosses the link.
+        if size and self.record["total_s"] and not self.params["update"]:
             self.record["throughput_Bps"] = round(size / self.record["total_s"])
 
     def _judge_stages(self) -> None:
@@ -901,7 +920,7 @@ class Run:
         if self.target_uid != 0:
             # Only root may give a file to somebody else.
             declared |= {_tree.OWNER}
-        compared = _tree.compare(source, copy, verify, declared)
+        compared = _tree.compare(source, copy, verify, declared, self.held)
         verified["mismatches"] = compared.mismatches[: _tree.SHOWN_MISMATCHES]
         verified["not_kept"] = compared.not_kept
         for kind in sorted(set(compared.not_kept) - declared):
@@ -932,6 +951,15 @@ def _carried_there(answer: dict[str, Any]) -> _counters.Carried | None:
 
 def _signatures(manifest: _tree.Manifest) -> dict[bytes, Any]:
     return {path: (entry.kind, entry.size, entry.mtime_ns, entry.signature) for path, entry in manifest.entries.items()}
+
+
+def known_manifest(path: str | None) -> _tree.Manifest | None:
+    """A saved list of the source; null where there is none. A lost or damaged one costs reading the source again, nothing
+    else."""
+    if path:
+        with contextlib.suppress(OSError, ValueError):
+            return _tree.load(path)
+    return None
 
 
 def ssh_of(params: Mapping[str, Any]) -> Ssh:
@@ -1003,6 +1031,12 @@ def run_copy(method_class: Any, options: dict[str, dict[str, Any]]) -> None:
     method_args = {name: module.params[name] for name in options}
     method = method_class(method_args)
     mistake = mistake_in(method)
+    if module.params["scratch"] and module.params["update"] != (module.params["base"] is not None):
+        mistake = (
+            "update and base belong together in a scratch directory: a copy there begins with nothing, or with base"
+        )
+    if module.params["base"] is not None and not module.params["scratch"]:
+        mistake = "base is what a copy in a scratch directory begins with: set scratch, or leave it out"
     if not 0 < module.params["timeout_s"] < float("inf"):
         mistake = "timeout_s {:g} is not a time: give seconds above 0".format(module.params["timeout_s"])
     if mistake:

@@ -24,6 +24,7 @@ import hashlib
 import json
 import math
 import os
+import random
 import shutil
 import signal
 import stat
@@ -40,7 +41,7 @@ from typing import (
 )
 
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._counters import flush_filesystem
-from ansible_collections.linkops.bulkcopy.plugins.module_utils._tree import sha256
+from ansible_collections.linkops.bulkcopy.plugins.module_utils._tree import read_whole, sha256
 
 SCHEMA = 1
 MADE_BY = "linkops.bulkcopy.dataset"
@@ -179,11 +180,13 @@ class Planned(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """All that a description asks for. Directories come before what they hold; the tree itself is not among them."""
+    """All that a description asks for. Directories come before what they hold; the tree itself is not among them.
+    C(copied): of version 2 of a tree, how many of a file's bytes (the first ones) are those of version 1."""
 
     description: dict[str, Any]
     files: dict[str, Planned]
     directories: list[str]
+    copied: Mapping[str, int] = {}
 
     @property
     def bytes(self) -> int:
@@ -278,7 +281,62 @@ def make_plan(parts: Sequence[Part], scale: float = 1.0) -> Plan:
 
 def plan_of(saved: Mapping[str, Any]) -> Plan:
     """The plan of a description that a manifest or journal holds."""
-    return make_plan([Part(**part) for part in saved["parts"]], saved["scale"])
+    plan = make_plan([Part(**part) for part in saved["parts"]], saved["scale"])
+    return updated(plan, saved["update"]) if "update" in saved else plan
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Version 2 of a tree
+
+#: What happens to files between version 1 and version 2: new content of the same size, more content at the end, a new
+#: file beside another and of its size, and none.
+CHANGES = ("changed", "grew", "appeared", "vanished")
+
+#: How much a file grows by, as a share of its size; at least one byte.
+_GROWTH = 0.1
+
+#: A changed file's time is at least so much later than before, in nanoseconds: some tools look at whole seconds only.
+_LATER_NS = 2 * 10**9
+
+
+def check_shares(shares: Mapping[str, float]) -> None:
+    """Refuse shares of the files that cannot be: they are from 0 to 1, and not all of them 0."""
+    unknown = sorted(set(shares) - set(CHANGES))
+    if unknown:
+        raise DatasetError(f"there is no kind of change {unknown[0]!r}, only {', '.join(CHANGES)}")
+    if not all(0 <= share <= 1 for share in shares.values()) or not 0 < sum(shares.values()) <= 1:
+        raise DatasetError("the shares of changes must be from 0 to 1, and more than 0 and at most 1 together")
+
+
+def updated(plan: Plan, update: Mapping[str, Any]) -> Plan:
+    """The plan of version 2. C(update) has the C(seed), the C(shares) of the files by kind of change, where version 1 is
+    (C(of)) and the digest of its manifest; the same seed chooses the same files. Of a share above 0 there is at least
+    one file."""
+    names = sorted(plan.files)
+    chance = random.Random(json.dumps([update["seed"], "update"]))
+    counts = {kind: math.ceil(update["shares"].get(kind, 0) * len(names) - 1e-9) for kind in CHANGES}
+    if counts["changed"] + counts["grew"] + counts["vanished"] > len(names) or not names:
+        raise DatasetError(
+            f"an update of {len(names)} files cannot change so many: choose lower shares, or a larger tree"
+        )
+    chosen = chance.sample(names, counts["changed"] + counts["grew"] + counts["vanished"])
+    changed, rest = set(chosen[: counts["changed"]]), chosen[counts["changed"] :]
+    grew, vanished = set(rest[: counts["grew"]]), set(rest[counts["grew"] :])
+    files: dict[str, Planned] = {}
+    copied: dict[str, int] = {}
+    for name, planned in plan.files.items():
+        if name in vanished:
+            continue
+        if name in grew:
+            planned = planned._replace(size=planned.size + max(1, round(planned.size * _GROWTH)))
+        if name not in changed:
+            copied[name] = plan.files[name].size
+        files[name] = planned
+    for number in range(counts["appeared"]):
+        model = plan.files[chance.choice(names)]
+        name = f"{os.path.dirname(model.path)}/new{number:06d}{os.path.splitext(model.path)[1]}"
+        files[name] = model._replace(path=name)
+    return Plan({**plan.description, "update": dict(update)}, files, plan.directories, copied)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -394,10 +452,10 @@ class Text:
         return pieces
 
 
-def random_bytes_needed(files: Sequence[Planned]) -> int:
+def random_bytes_needed(files: Sequence[Planned], copied: Mapping[str, int] = {}) -> int:
     """No fewer random bytes than these files can take."""
-    text = sum(planned.text_bytes for planned in files)
-    plain = sum(planned.size - planned.text_bytes for planned in files)
+    text = sum(planned.text_bytes for planned in files if planned.path not in copied)
+    plain = sum(planned.size - max(planned.text_bytes, copied.get(planned.path, 0)) for planned in files)
     return plain + (text // _LEAST_TOKEN + 2 * TEXT_CHUNK if text else 0)
 
 
@@ -415,27 +473,62 @@ def _write_all(descriptor: int, view: memoryview) -> None:
         view = view[os.write(descriptor, view) :]
 
 
+class First(NamedTuple):
+    """Version 1 of a tree that is made: where it is, what of it is copied (C(Plan.copied)), and its manifest."""
+
+    path: str
+    copied: Mapping[str, int]
+    entries: Mapping[str, Entry]
+
+
 class Writer:
     """Writes planned files below a root from one source of random bytes."""
 
-    def __init__(self, root: str, source: ByteSource) -> None:
+    def __init__(self, root: str, source: ByteSource, first: First | None = None) -> None:
         self._root = root
         self._source = source
+        self._first = first
         self._text = Text(source)
         self._buffer = memoryview(bytearray(BLOCK_BYTES))
 
     def _pieces(self, planned: Planned) -> Iterator[memoryview]:
-        left = planned.text_bytes
+        copied = self._first.copied.get(planned.path, 0) if self._first else 0
+        if copied:
+            yield from self._copy(planned.path, copied)
+        left = 0 if copied else planned.text_bytes
         while left > 0:
             size = min(left, BLOCK_BYTES)
             yield from self._text.take(size)
             left -= size
-        left = planned.size - planned.text_bytes
+        left = planned.size - (copied or planned.text_bytes)
         while left > 0:
             view = self._buffer[: min(left, BLOCK_BYTES)]
             self._source.read_into(view)
             yield view
             left -= len(view)
+
+    def _copy(self, name: str, size: int) -> Iterator[memoryview]:
+        """A file of version 1, which must be what its manifest says."""
+        assert self._first is not None
+        path, total = os.path.join(self._first.path, name), hashlib.sha256()
+        read = 0
+        with _os_errors("read", path):
+            for piece in read_whole(os.fsencode(path)):
+                total.update(piece)
+                read += len(piece)
+                yield memoryview(piece)
+        if read != size or total.hexdigest() != self._first.entries[name].sha256:
+            raise DatasetError(
+                f"{printable(path)} is not what its manifest says: make {printable(self._first.path)} again"
+            )
+
+    def _time(self, planned: Planned, now_ns: int) -> int:
+        """The time of a finished file: that of version 1 where all of it is from there, and later where it is not."""
+        before = self._first.entries.get(planned.path) if self._first else None
+        if before is None:
+            return now_ns
+        whole = self._first is not None and self._first.copied.get(planned.path) == planned.size
+        return before.mtime_ns if whole else max(now_ns, before.mtime_ns + _LATER_NS)
 
     def write(self, planned: Planned) -> Entry:
         """Make one file that does not exist yet; on an error none is left."""
@@ -451,12 +544,13 @@ class Writer:
                         _write_all(descriptor, piece)
                 finally:
                     os.close(descriptor)
-                status = os.lstat(path)
+                mtime_ns = self._time(planned, os.lstat(path).st_mtime_ns)
+                os.utime(path, ns=(mtime_ns, mtime_ns), follow_symlinks=False)
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.unlink(path)
                 raise
-        return Entry(planned.size, planned.text_bytes, status.st_mtime_ns, digest.hexdigest())
+        return Entry(planned.size, planned.text_bytes, mtime_ns, digest.hexdigest())
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -842,7 +936,7 @@ def _remove(path: str, files: Sequence[str], directories: Sequence[str]) -> None
             os.rmdir(os.path.join(path, name))
 
 
-def _apply(path: str, plan: Plan, state: State, found: Found, work: Work) -> None:
+def _apply(path: str, plan: Plan, state: State, found: Found, work: Work, first: First | None) -> None:
     with _os_errors("make", path):
         _make_parents(os.path.dirname(path))
     journal = Journal(path, plan)
@@ -859,8 +953,8 @@ def _apply(path: str, plan: Plan, state: State, found: Found, work: Work) -> Non
                 _make_directory(os.path.join(path, name))
         entries = dict(state.entries)
         if work.make:
-            with RandomBytes(random_bytes_needed(work.make)) as source:
-                writer = Writer(path, source)
+            with RandomBytes(random_bytes_needed(work.make, plan.copied)) as source:
+                writer = Writer(path, source, first)
                 for planned in work.make:
                     entry = writer.write(planned)
                     journal.add(planned.path, entry)
@@ -885,16 +979,52 @@ def present(
 
     Raises DatasetError where this cannot be; then nothing that was whole has been lost.
     """
-    plan = make_plan(parts, scale)
-    path = check_path(path)
+    return _present(check_path(path), make_plan(parts, scale), None, check, dry_run, statvfs)
+
+
+def present_update(
+    path: str,
+    first: str,
+    shares: Mapping[str, float],
+    seed: int,
+    check: str = "sha256",
+    dry_run: bool = False,
+    statvfs: Callable[[str], os.statvfs_result] = os.statvfs,
+) -> Result:
+    """Make version 2 of the dataset at C(first) at path, and keep what is right already. C(shares): how many of the files
+    differ, by kind (C(CHANGES)). Raises as C(present)."""
+    check_shares(shares)
+    path, first = check_path(path), check_path(first)
+    if path == first:
+        raise DatasetError(f"{printable(path)} cannot be an update of itself: choose another path")
+    before = load_state(first)
+    if before.description is None or before.journal or "update" in before.description:
+        raise DatasetError(f"{printable(first)} is no complete dataset of its own: make it first")
+    digest = hashlib.sha256(json.dumps(sorted((name, each.sha256) for name, each in before.entries.items())).encode())
+    update = {"of": first, "digest": digest.hexdigest(), "seed": seed, "shares": dict(shares)}
+    plan = updated(plan_of(before.description), update)
+    return _present(path, plan, First(first, plan.copied, before.entries), check, dry_run, statvfs)
+
+
+def _present(
+    path: str,
+    plan: Plan,
+    first: First | None,
+    check: str,
+    dry_run: bool,
+    statvfs: Callable[[str], os.statvfs_result],
+) -> Result:
     found = look(path)
     state = load_state(path)
+    if first is not None and state.description != plan.description:
+        # What was made of another version 1 looks the same and is not.
+        state = state._replace(entries={})
     work = assess(path, plan, state, found, check)
     require_space(path, work, found, statvfs)
     if work.make:
         require_dd()
     if work.needed and not dry_run:
-        _apply(path, plan, state, found, work)
+        _apply(path, plan, state, found, work, first)
     return Result(
         changed=work.needed,
         files=len(plan.files),

@@ -77,7 +77,9 @@ def _short(params: Mapping[str, Any]) -> list[str]:
 def losses(params: Mapping[str, Any]) -> frozenset[str]:
     """What such an rsync does not keep."""
     keeps_links = any(re.match(r"-[A-Za-z]*H|--hard-links$", word) for word in params["extra_args"])
-    return frozenset() if keeps_links else frozenset([_tree.HARDLINKS])
+    lost = frozenset() if keeps_links else frozenset([_tree.HARDLINKS])
+    # With a list of names rsync looks at no other ones.
+    return lost if params["streams"] in (1, "1") else lost | {_tree.DELETIONS}
 
 
 def arguments(params: Mapping[str, Any], source: Host, target: Host) -> list[str]:
@@ -113,6 +115,11 @@ def plan(job: Job, window_bytes: int | None) -> _streams.Planned | None:
     """C(_streams.plan) for rsync, which carries whole files."""
     compresses = any(job.params.get(name) for name in ("compress", "compress_choice", "ssh_compression"))
     return _streams.plan(job, _RSYNC_Z_BPS if compresses else _RSYNC_BPS, window_bytes, split=False)
+
+
+def whole(job: Job) -> list[str]:
+    """The arguments with which one stream carries all."""
+    return ["--delete"] if job.update else []
 
 
 def listed(job: Job, number: int, part: _streams.Part) -> list[str]:

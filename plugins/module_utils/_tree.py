@@ -12,6 +12,7 @@ import hashlib
 import json
 import mmap
 import os
+import shutil
 import stat
 import subprocess
 import zlib
@@ -291,6 +292,33 @@ def warm(root: Path, manifest: Manifest) -> None:
                     pass
 
 
+def duplicate(source: Path, copy: Path) -> None:
+    """Copy a tree on this host, with content, links, hard links, modes, owners and times to the nanosecond, to a place
+    where nothing is. Raises OSError."""
+    top, new = os.fsencode(source), os.fsencode(copy)
+    manifest = scan(source, hash_content=False)
+    os.mkdir(new, 0o700)
+    for path in sorted(manifest.entries):
+        entry, old, full = manifest.entries[path], os.path.join(top, path), os.path.join(new, path)
+        if entry.kind == "d":
+            os.mkdir(full, 0o700)
+        elif entry.same and entry.same != path:
+            os.link(os.path.join(new, entry.same), full, follow_symlinks=False)
+        elif entry.kind == "f":
+            shutil.copyfile(old, full, follow_symlinks=False)
+        elif entry.kind == "l":
+            os.symlink(entry.link, full)
+        elif entry.kind == "p":
+            os.mkfifo(full)
+        if entry.kind in "lp":
+            if os.geteuid() == 0:
+                os.chown(full, entry.uid, entry.gid, follow_symlinks=False)
+            os.utime(full, ns=(entry.mtime_ns, entry.mtime_ns), follow_symlinks=False)
+    settle(copy, manifest)
+    top_status = os.lstat(top)
+    os.chmod(new, stat.S_IMODE(top_status.st_mode))
+
+
 def lay_out(root: Path, manifest: Manifest) -> None:
     """Make the directories and, empty, the regular files of C(manifest) below C(root), for nobody but us until
     C(settle). Raises OSError."""
@@ -548,14 +576,19 @@ HARDLINKS = "hardlinks"
 MODE = "mode"
 OWNER = "owner"
 MTIME = "mtime"
-LOSSES = frozenset([SYMLINKS, SPECIAL_FILES, HARDLINKS, MODE, OWNER, MTIME])
+#: Names of an older version that have vanished from the source.
+DELETIONS = "deletions"
+LOSSES = frozenset([SYMLINKS, SPECIAL_FILES, HARDLINKS, MODE, OWNER, MTIME, DELETIONS])
 
 
-def compare(source: Manifest, target: Manifest, verify: str, declared: Iterable[str] = ()) -> Comparison:
+def compare(
+    source: Manifest, target: Manifest, verify: str, declared: Iterable[str] = (), before: Manifest | None = None
+) -> Comparison:
     """Compare a copy with what was copied.
 
     C(verify) is V(sha256) (names, kinds, sizes, checksums) or V(size-mtime) (names, kinds, sizes, and the time to the
-    second unless the method declares not to keep it). C(declared) is a set of C(LOSSES). Names that either side could
+    second unless the method declares not to keep it). C(declared) is a set of C(LOSSES). C(before) is what the target held
+    before. Names that either side could
     not read differ: nothing is known of them."""
     may_lose: frozenset[str] = frozenset(declared)
     unknown = may_lose - LOSSES
@@ -603,7 +636,11 @@ def compare(source: Manifest, target: Manifest, verify: str, declared: Iterable[
             if copy.same != entry.same:
                 lost(HARDLINKS)
     for path in target.entries:
-        if path not in source.entries and not any(above in followed for above in _above(path)):
+        if path in source.entries or any(above in followed for above in _above(path)):
+            continue
+        if DELETIONS in may_lose and before is not None and path in before.entries:
+            lost(DELETIONS)
+        else:
             mismatches.append((path, "extra"))
     named = {path for path, _what in mismatches}
     unreadable = set(source.unreadable) | set(target.unreadable)

@@ -76,7 +76,7 @@ options:
       - What the programs do not keep by their nature. It is counted; the loss of data or of anything else is a fault.
     type: list
     elements: str
-    choices: [symlinks, special_files, hardlinks, mode, owner, mtime]
+    choices: [symlinks, special_files, hardlinks, mode, owner, mtime, deletions]
     default: []
   follows_symlinks:
     description:

@@ -98,6 +98,38 @@ options:
         description: The end of each file name.
         type: str
         default: .bin
+  update_of:
+    description:
+      - A dataset made by this module. The tree becomes version 2 of it, in which the O(changes) share of the files differs.
+        The others are copied, with their times.
+    type: path
+  changes:
+    description:
+      - For each kind of change the share of the files, from 0 to 1, at most 1 together. Of a share above 0 there is at
+        least one file.
+    type: dict
+    suboptions:
+      changed:
+        description: The share that has new content of the same size, and a later time.
+        type: float
+        default: 0.0
+      grew:
+        description: The share that is a tenth longer, at its end.
+        type: float
+        default: 0.0
+      appeared:
+        description: How many files are new, each beside another and of its size, as a share of the files of O(update_of).
+        type: float
+        default: 0.0
+      vanished:
+        description: The share that is no longer there.
+        type: float
+        default: 0.0
+  seed:
+    description:
+      - Chooses the files of O(changes); the same seed chooses the same.
+    type: int
+    default: 0
   scale:
     description:
       - Multiplies the number of files of each part (to the nearest whole number). Directories follow.
@@ -152,6 +184,16 @@ EXAMPLES = r"""
       - name: index
         files: 10
         file_bytes: 5000000
+
+- name: Make a second version of the small files, in which 1 % differ
+  linkops.bulkcopy.dataset:
+    path: /var/tmp/linkops-bulkcopy/data/small-2
+    update_of: /var/tmp/linkops-bulkcopy/data/small
+    changes:
+      changed: 0.004
+      grew: 0.002
+      appeared: 0.002
+      vanished: 0.002
 
 - name: Remove a dataset
   linkops.bulkcopy.dataset:
@@ -230,6 +272,9 @@ def argument_spec() -> dict[str, Any]:
         "name": {"type": "str"},
         "shape": {"type": "str", "choices": ["small", "large", "tree", "empty"]},
         "parts": {"type": "list", "elements": "dict", "options": part},
+        "update_of": {"type": "path"},
+        "changes": {"type": "dict", "options": {kind: {"type": "float", "default": 0.0} for kind in _dataset.CHANGES}},
+        "seed": {"type": "int", "default": 0},
         "scale": {"type": "float", "default": 1.0},
         "check": {"type": "str", "choices": ["sha256", "size-mtime"], "default": "sha256"},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -239,8 +284,9 @@ def argument_spec() -> dict[str, Any]:
 def main() -> None:
     module = AnsibleModule(
         argument_spec=argument_spec(),
-        mutually_exclusive=[("shape", "parts")],
-        required_if=[("state", "present", ("shape", "parts"), True)],
+        mutually_exclusive=[("shape", "parts", "update_of")],
+        required_if=[("state", "present", ("shape", "parts", "update_of"), True)],
+        required_by={"update_of": "changes", "changes": "update_of"},
         supports_check_mode=True,
     )
     params = module.params
@@ -251,6 +297,10 @@ def main() -> None:
             _dataset.check_name(params["name"], "dataset name")
         if params["state"] == "absent":
             result = _dataset.absent(path, dry_run=module.check_mode)
+        elif params["update_of"] is not None:
+            result = _dataset.present_update(
+                path, params["update_of"], params["changes"], params["seed"], params["check"], dry_run=module.check_mode
+            )
         else:
             if params["shape"] is not None:
                 parts = _dataset.shape(params["shape"])

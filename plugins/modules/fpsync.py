@@ -147,7 +147,7 @@ class Fpsync(CopyMethod):
         return {"fpsync": "-h", "fpart": "-V", "env": None}.get(program, super().version_option(program))
 
     def losses(self) -> frozenset[str]:
-        return frozenset([_tree.HARDLINKS, _tree.MTIME])
+        return frozenset([_tree.HARDLINKS, _tree.MTIME, _tree.DELETIONS])
 
     def commands(self, job: Job) -> Commands:
         fpsync = job.source.program("fpsync", "its package (fpart)")

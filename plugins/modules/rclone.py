@@ -164,7 +164,7 @@ class Rclone(CopyMethod):
         numbers = [f"--{name}={job.params[name]}" for name in ("transfers", "checkers") if job.params[name] is not None]
         argv = [
             rclone,
-            "copy",
+            "sync" if job.update else "copy",
             "--config=" + job.source.private_file("rclone.conf", "\n".join(lines) + "\n"),
             "--quiet",
             "--create-empty-src-dirs",

@@ -129,7 +129,7 @@ class Rsync(CopyMethod):
         begin = _rsync.arguments(job.params, job.source, job.target)
         planned = _rsync.plan(job, SSH_WINDOW_BYTES)
         if planned is None:
-            return Commands([Stream([self._argv(job, begin)])], cwd=job.src)
+            return Commands([Stream([self._argv(job, [*begin, *_rsync.whole(job)])])], cwd=job.src)
         streams = [
             Stream([self._argv(job, [*begin, *_rsync.listed(job, number, part)])])
             for number, part in enumerate(planned.parts)

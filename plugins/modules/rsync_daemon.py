@@ -156,7 +156,7 @@ class RsyncDaemon(CopyMethod):
         end.append(f"rsync://{_USER}@{job.ssh.operand_host}:{port}/{_MODULE}/")
         planned = _rsync.plan(job, None)
         if planned is None:
-            return Commands([Stream([[*begin, *end]], [daemon], port, serves=True)], cwd=job.src)
+            return Commands([Stream([[*begin, *_rsync.whole(job), *end]], [daemon], port, serves=True)], cwd=job.src)
         # One daemon serves them all.
         streams = [
             Stream([[*begin, *_rsync.listed(job, number, part), *end]], [] if number else [daemon], port, serves=True)

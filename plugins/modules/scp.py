@@ -153,7 +153,9 @@ class Scp(CopyMethod):
 
     def losses(self) -> frozenset[str]:
         # Set-id bits are lost with -p too, and hours before 1970.
-        lost = frozenset([_tree.SYMLINKS, _tree.SPECIAL_FILES, _tree.HARDLINKS, _tree.OWNER, _tree.MODE])
+        lost = frozenset(
+            [_tree.SYMLINKS, _tree.SPECIAL_FILES, _tree.HARDLINKS, _tree.OWNER, _tree.MODE, _tree.DELETIONS]
+        )
         return lost if self.params["preserve"] else lost | {_tree.MTIME}
 
     def commands(self, job: Job) -> Commands:

@@ -271,8 +271,8 @@ class TarNc(CopyMethod):
         return "-V" if program == "socat" else super().version_option(program)
 
     def losses(self) -> frozenset[str]:
-        # tar leaves sockets out, with a warning and status 0.
-        return frozenset([_tree.SPECIAL_FILES])
+        # tar leaves sockets out, with a warning and status 0, and deletes nothing.
+        return frozenset([_tree.SPECIAL_FILES, _tree.DELETIONS])
 
     def commands(self, job: Job) -> Commands:
         carrier = CARRIERS[job.params["transport"]](job)

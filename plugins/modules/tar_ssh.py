@@ -115,8 +115,8 @@ class TarSsh(CopyMethod):
         return _tar.mistake(self.params) or _streams.mistake(self.params)
 
     def losses(self) -> frozenset[str]:
-        # tar leaves sockets out, with a warning and status 0.
-        return frozenset([_tree.SPECIAL_FILES])
+        # tar leaves sockets out, with a warning and status 0, and deletes nothing.
+        return frozenset([_tree.SPECIAL_FILES, _tree.DELETIONS])
 
     def commands(self, job: Job) -> Commands:
         # tar runs the decompressor itself, and pieces of files are not in its archive.

@@ -238,7 +238,7 @@ def _svg(result: Result, ident: str, title: str, methods: Sequence[MethodResult]
             f'<text class="label{" use" if chosen else ""}" x="23" y="{y:.1f}">'
             f"<title>{escape(method.label)}</title>{escape(label)}</text>"
         )
-    about = f"{result.dataset}, {result.scenario} copy, {len(methods)} methods; the table beside has the same figures"
+    about = f"{result.dataset}, {wording.scenario(result.scenario)}, {len(methods)} methods; the table beside has the same figures"
     return (
         f'<svg role="img" viewBox="0 0 {WIDTH} {height}" aria-labelledby="{ident}-title {ident}-about">'
         f'<title id="{ident}-title">{escape(title)}</title><desc id="{ident}-about">{escape(about)}</desc>'

@@ -40,6 +40,8 @@ CAMPAIGN_OPTIONS = frozenset(
         "manifest",
         "link_Bps",
         "link_stream_Bps",
+        "update",
+        "base",
     )
 )
 #: A module that has all these options is a copy method: a campaign gives them to each.

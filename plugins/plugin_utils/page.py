@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import charts, wording
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.charts import escape
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import EMPTY
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import EMPTY, FULL
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import DISQUALIFIED
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.summary import LinkResult, MethodResult, Result, Summary
 
@@ -194,7 +194,7 @@ def _answers(summary: Summary) -> list[str]:
 
 
 def _answer(result: Result, ident: str) -> str:
-    scenario = "" if result.scenario == "full" else f", {result.scenario} copy"
+    scenario = "" if result.scenario == FULL else f", {wording.scenario(result.scenario)}"
     tree = (
         f'<td><a href="#{ident}">{escape(result.dataset)}</a> '
         f'<span class="soft">{escape(wording.tree_size(result) + scenario)}</span></td>'
@@ -261,7 +261,7 @@ def _hosts(link: LinkResult) -> list[str]:
 
 def _result(link: LinkResult, result: Result, ident: str) -> list[str]:
     parts = [
-        f"<h3>{escape(result.dataset)}: {escape(wording.tree_size(result))}, {escape(result.scenario)} copy</h3>\n"
+        f"<h3>{escape(result.dataset)}: {escape(wording.tree_size(result))}, {escape(wording.scenario(result.scenario))}</h3>\n"
     ]
     if wording.nothing(result):
         return [*parts, f'<p class="notice">Not measured: {escape(wording.nothing(result))}</p>\n']
@@ -330,6 +330,7 @@ def _table(result: Result) -> str:
         ("to disk s", True),
         ("MB/s", True),
         ("% of ceiling", True),
+        ("sent", True),
         ("CPU % source / target", True),
         ("CPU s/GB source / target", True),
         ("n", True),
@@ -347,6 +348,7 @@ def _table(result: Result) -> str:
             _figure_cell(wording.seconds(method.durable_s)),
             _figure_cell(wording.rate(method.throughput_Bps)),
             _figure_cell(wording.percent(method.efficiency)),
+            _figure_cell(wording.size(method.sent_bytes)),
             _figure_cell(wording.cpu(method)),
             _figure_cell(" / ".join(_significant(method.cpu_s_per_GB[end]) for end in ("source", "target"))),
             _figure_cell(str(method.n)),

@@ -29,7 +29,10 @@ DEFAULT_RATE_MBIT = 1000.0
 GOODPUT_SHARE = 0.94
 COMPRESSOR_BPS = 25_000_000.0
 
-FULL, EMPTY = SCENARIOS = ("full", "empty")
+FULL, UPDATE, EMPTY = SCENARIOS = ("full", "update", "empty")
+#: How files of version 2 of a tree differ from those of version 1, and the share of all that do where nobody says.
+CHANGES = ("changed", "grew", "appeared", "vanished")
+UPDATE_SHARE = 0.01
 VERIFY = ("sha256", "size-mtime", "none")
 CACHE = ("as-is", "warm", "cold")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
@@ -50,6 +53,7 @@ PROFILE_KEYS = (
     "precision",
     "budget_minutes",
     "scenarios",
+    "update",
     "warmups",
     "warmup_datasets",
     "replica",
@@ -153,7 +157,8 @@ class Link:
 
 @dataclasses.dataclass(frozen=True)
 class Tree:
-    """One dataset as it lies on one source. C(files) and C(bytes) are null until they are known."""
+    """One dataset as it lies on one source. C(files) and C(bytes) are null until they are known; a version 2 has those of
+    its version 1 until then."""
 
     key: str
     source: str
@@ -166,6 +171,12 @@ class Tree:
     scale: float
     files: int | None
     bytes: int | None
+    update_of: str | None = None  # the key of version 1, where this is version 2
+
+    @property
+    def base(self) -> str | None:
+        """What version 1 is called on the targets, the same for all that it lies on; null where this is no version 2."""
+        return None if self.update_of is None else hashlib.sha256(self.update_of.encode()).hexdigest()[:16]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,14 +198,18 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """C(blocks) are run in any case. More follow, up to C(max_blocks), until the interval of every ratio is within
-    C(precision) or C(budget_minutes) of measuring have passed."""
+    """C(update) has the share of the files for each of C(CHANGES). C(blocks) are run in any case. More follow, up to
+    C(max_blocks), until the interval of every ratio is within C(precision) or C(budget_minutes) of measuring have
+    passed."""
 
     blocks: int = 3
     max_blocks: int = 3
     precision: float = 0.05
     budget_minutes: float | None = None
     scenarios: tuple[str, ...] = (FULL,)
+    update: Mapping[str, float] = dataclasses.field(
+        default_factory=lambda: dict.fromkeys(CHANGES, UPDATE_SHARE / len(CHANGES))
+    )
     warmups: int = 1
     warmup_datasets: str = "smallest"
     replica: str | bool = "auto"
@@ -301,6 +316,24 @@ def tree_key(source: str, directory: str) -> str:
 
 #: The tree of the scenario C(empty): every link has it.
 EMPTY_DATASET = Dataset(name=EMPTY, shape="empty")
+
+
+class Workload(NamedTuple):
+    """What is measured in every block: a dataset in a scenario."""
+
+    dataset: Dataset
+    scenario: str
+
+
+def make_workloads(datasets: Iterable[Dataset], scenarios: Iterable[str]) -> tuple[Workload, ...]:
+    """All of them, in the order of a block. An existing tree has no older version that it could be an update of."""
+    workloads: list[Workload] = []
+    for scenario in scenarios:
+        if scenario == EMPTY:
+            workloads.append(Workload(EMPTY_DATASET, EMPTY))
+        else:
+            workloads += [Workload(dataset, scenario) for dataset in datasets if scenario == FULL or not dataset.path]
+    return tuple(workloads)
 
 
 def is_on(link: Link, dataset: Dataset) -> bool:
@@ -435,6 +468,7 @@ def read_settings(profile: Mapping[str, Any], places: Mapping[str, str], reader:
         precision=precision,
         budget_minutes=reader.number(profile, "budget_minutes", places["budget_minutes"], above=0),
         scenarios=tuple(scenario for scenario in SCENARIOS if scenario in scenarios),
+        update=_read_update(profile.get("update", UPDATE_SHARE), places["update"], reader),
         warmups=warmups or 0,
         warmup_datasets=reader.choice(
             profile, "warmup_datasets", places["warmup_datasets"], ("smallest", "all"), "smallest"
@@ -444,6 +478,24 @@ def read_settings(profile: Mapping[str, Any], places: Mapping[str, str], reader:
         cache=reader.choice(profile, "cache", places["cache"], CACHE, "warm"),
         timeout_s=reader.number(profile, "timeout_s", places["timeout_s"], above=0),
     )
+
+
+def _read_update(value: Any, where: str, reader: _Reader) -> Mapping[str, float]:
+    """The share of the files for each of C(CHANGES); one number is shared out evenly."""
+    if isinstance(value, Mapping):
+        data = reader.mapping(value, f"{where}, update", CHANGES) or {}
+        shares = {kind: to_number(data.get(kind, 0)) for kind in CHANGES}
+    else:
+        share = to_number(value)
+        shares = dict.fromkeys(CHANGES, None if share is None else share / len(CHANGES))
+    known = {kind: share for kind, share in shares.items() if share is not None and share >= 0}
+    if len(known) == len(CHANGES) and 0 < sum(known.values()) <= 1:
+        return known
+    reader.fault(
+        f"{where}: update must be the share of files that differ, above 0 and at most 1 (0.01 is 1 %), or a mapping of "
+        f"{', '.join(CHANGES)} to their shares, but is {_show(value)}."
+    )
+    return Settings().update
 
 
 def read_links(
@@ -674,8 +726,14 @@ def make_rounds(links: Sequence[Link], machine: Mapping[str, str]) -> tuple[tupl
     return tuple(tuple(names) for names, _busy in rounds)
 
 
-def _directory(dataset: Dataset, scale: float) -> str:
-    return dataset.name if scale == 1 else f"{dataset.name}-x{scale:g}"
+#: What follows a tree's name in that of its version 2; no dataset can be called so.
+_UPDATED = "+update"
+
+
+def _directory(dataset: Dataset, link: Link) -> tuple[str, float]:
+    """What a dataset is called on the source of a link, and its scale there."""
+    scale = 1.0 if dataset.path is not None else dataset.scale_for(link.rate_mbit)
+    return dataset.name if scale == 1 else f"{dataset.name}-x{scale:g}", scale
 
 
 def _size(dataset: Dataset, scale: float) -> tuple[int, int] | None:
@@ -704,39 +762,53 @@ def _parts(parts: Any) -> tuple[_dataset.Part, ...]:
     return made
 
 
+#: By link name, dataset name and scenario.
+Trees = dict[tuple[str, str, str], Tree]
+
+
 def make_trees(
-    links: Sequence[Link], datasets: Sequence[Dataset], hosts: Mapping[str, Host]
-) -> tuple[dict[tuple[str, str], Tree], tuple[Tree, ...]]:
-    """The trees that must lie on the sources: by (link name, dataset name), and each once."""
-    by_link: dict[tuple[str, str], Tree] = {}
+    links: Sequence[Link], workloads: Sequence[Workload], hosts: Mapping[str, Host]
+) -> tuple[Trees, tuple[Tree, ...]]:
+    """The trees that must lie on the sources: where each is used, and each once, a version 1 before its version 2."""
+    used: Trees = {}
     trees: dict[str, Tree] = {}
     for link in links:
         data_dir = hosts[link.source].data_dir.rstrip("/")
-        for dataset in datasets:
+        for dataset, scenario in workloads:
             if not is_on(link, dataset):
                 continue
-            scale = 1.0 if dataset.path is not None else dataset.scale_for(link.rate_mbit)
-            directory = _directory(dataset, scale)
+            directory, scale = _directory(dataset, link)
             key = tree_key(link.source, directory)
             size = _size(dataset, scale)
-            trees.setdefault(
-                key,
-                Tree(
-                    key=key,
-                    source=link.source,
-                    dataset=dataset.name,
-                    directory=directory,
-                    path=dataset.path or f"{data_dir}/{directory}",
-                    manifest=f"{data_dir}/{directory}.manifest",
-                    shape=dataset.shape,
-                    parts=dataset.parts,
-                    scale=scale,
-                    files=size[0] if size else None,
-                    bytes=size[1] if size else None,
-                ),
+            first = Tree(
+                key=key,
+                source=link.source,
+                dataset=dataset.name,
+                directory=directory,
+                path=dataset.path or f"{data_dir}/{directory}",
+                manifest=f"{data_dir}/{directory}.manifest",
+                shape=dataset.shape,
+                parts=dataset.parts,
+                scale=scale,
+                files=size[0] if size else None,
+                bytes=size[1] if size else None,
             )
-            by_link[link.name, dataset.name] = trees[key]
-    return by_link, tuple(trees.values())
+            tree = trees.setdefault(key, first)
+            if scenario == UPDATE:
+                directory += _UPDATED
+                tree = dataclasses.replace(
+                    tree,
+                    key=tree_key(link.source, directory),
+                    directory=directory,
+                    path=f"{data_dir}/{directory}",
+                    manifest=f"{data_dir}/{directory}.manifest",
+                    shape=None,
+                    parts=None,
+                    update_of=key,
+                )
+                tree = trees.setdefault(tree.key, tree)
+            used[link.name, dataset.name, scenario] = tree
+    return used, tuple(trees.values())
 
 
 def make_cells(
@@ -745,8 +817,8 @@ def make_cells(
     replica: str | None,
     links: Sequence[Link],
     methods: Sequence[Method],
-    trees: Mapping[tuple[str, str], Tree],
-    datasets: Sequence[Dataset],
+    trees: Trees,
+    workloads: Sequence[Workload],
 ) -> tuple[Cell, ...]:
     """Every run of the campaign, link by link: the warm-ups, then block after block, those included that are run only
     where they are needed; in a block each dataset, and in it each method once (the A/A copy of C(replica) too), in an
@@ -754,12 +826,11 @@ def make_cells(
     next begins."""
     cells: list[Cell] = []
     for link in links:
-        own = [dataset for dataset in datasets if (link.name, dataset.name) in trees]
-        full = [dataset.name for dataset in own if dataset != EMPTY_DATASET]
-        known = [name for name in full if trees[link.name, name].bytes is not None]
-        smallest = min(known or full, key=lambda name: trees[link.name, name].bytes or 0, default=None)
-        warm = [(name, FULL) for name in full if settings.warmup_datasets == "all" or name == smallest]
-        measured = [(dataset.name, EMPTY if dataset == EMPTY_DATASET else FULL) for dataset in own]
+        measured = [(item.name, scenario) for item, scenario in workloads if (link.name, item.name, scenario) in trees]
+        whole = {name: trees[link.name, name, FULL].bytes for name, scenario in measured if scenario == FULL}
+        known = [name for name, size in whole.items() if size is not None]
+        smallest = min(known or whole, key=lambda name: whole[name] or 0, default=None)
+        warm = [(name, FULL) for name in whole if settings.warmup_datasets == "all" or name == smallest]
         blocks = [(True, block, warm) for block in range(1, settings.warmups + 1)]
         blocks += [(False, block, measured) for block in range(1, settings.max_blocks + 1)]
         for warmup, block, parts in blocks:
@@ -833,8 +904,12 @@ def make_plan(
     names = [dataset.name for dataset in datasets]
     if EMPTY in names:
         reader.fault(f"{places['datasets']}: the name {EMPTY} is that of a scenario: add it to scenarios instead.")
-    if EMPTY in settings.scenarios:
-        datasets = [*(datasets if FULL in settings.scenarios else ()), EMPTY_DATASET]
+    if settings.scenarios == (UPDATE,) and datasets and all(dataset.path for dataset in datasets):
+        reader.fault(
+            f"{places['datasets']}: an existing tree has no older version, so that the scenario {UPDATE} needs a generated "
+            "dataset: add one."
+        )
+    workloads = make_workloads(datasets, settings.scenarios)
     for link in read:
         for name in link.datasets:
             if names and name not in names:
@@ -848,7 +923,7 @@ def make_plan(
     if reader.faults:
         raise InputError(reader.faults)
     try:
-        by_link, trees = make_trees(read, datasets, hosts)
+        used, trees = make_trees(read, workloads, hosts)
     except _dataset.DatasetError as error:
         raise InputError([f"{places['datasets']}: {error}."]) from None
     replica = choose_replica(settings, methods, seed)
@@ -862,7 +937,7 @@ def make_plan(
         datasets=tuple(datasets),
         trees=trees,
         rounds=make_rounds(read, machine),
-        cells=make_cells(seed, settings, replica, read, methods, by_link, datasets),
+        cells=make_cells(seed, settings, replica, read, methods, used, workloads),
     )
 
 
@@ -876,7 +951,7 @@ def run_estimate_s(size: int, rate_mbit: float | None, compresses: bool) -> floa
 def estimate(plan: Plan, sizes: Mapping[str, int] | None = None, done: Iterable[str] = ()) -> Estimate:
     """What the campaign will copy and how long it will take. C(sizes): bytes by tree key, where they are known better
     than from the plan; C(done): run_ids that need not run again."""
-    by_link, trees = tree_index(plan)
+    used, trees = tree_index(plan)
     links = {link.name: link for link in plan.links}
     methods = {method.label: method for method in plan.methods}
     known = {tree.key: (sizes or {}).get(tree.key, tree.bytes) for tree in trees}
@@ -886,7 +961,7 @@ def estimate(plan: Plan, sizes: Mapping[str, int] | None = None, done: Iterable[
     for cell in plan.cells:
         if cell.run_id in finished:
             continue
-        size = known[by_link[cell.link, cell.dataset].key] or 0
+        size = known[used[cell.link, cell.dataset, cell.scenario].key] or 0
         runs += 1
         total += size
         spent_s = run_estimate_s(size, links[cell.link].rate_mbit, methods[cell.label].compresses)
@@ -909,17 +984,16 @@ def estimate(plan: Plan, sizes: Mapping[str, int] | None = None, done: Iterable[
     )
 
 
-def tree_index(plan: Plan) -> tuple[dict[tuple[str, str], Tree], tuple[Tree, ...]]:
-    """The plan's trees by (link name, dataset name), and all of them."""
+def tree_index(plan: Plan) -> tuple[Trees, tuple[Tree, ...]]:
+    """The plan's trees by link name, dataset name and scenario, and all of them."""
     trees = {tree.key: tree for tree in plan.trees}
-    index: dict[tuple[str, str], Tree] = {}
+    used: Trees = {}
     for link in plan.links:
-        for dataset in plan.datasets:
-            if not is_on(link, dataset):
-                continue
-            scale = 1.0 if dataset.path is not None else dataset.scale_for(link.rate_mbit)
-            index[link.name, dataset.name] = trees[tree_key(link.source, _directory(dataset, scale))]
-    return index, plan.trees
+        for dataset, scenario in make_workloads(plan.datasets, plan.settings.scenarios):
+            if is_on(link, dataset):
+                directory = _directory(dataset, link)[0] + (_UPDATED if scenario == UPDATE else "")
+                used[link.name, dataset.name, scenario] = trees[tree_key(link.source, directory)]
+    return used, plan.trees
 
 
 def refuse_above(estimated: Estimate, max_bytes: float | None, max_minutes: float | None) -> list[str]:

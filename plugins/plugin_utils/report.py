@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import wording
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import EMPTY
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import EMPTY, FULL
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import DISQUALIFIED
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.summary import (
     LinkResult,
@@ -79,7 +79,9 @@ def last_words(summary: Mapping[str, Any]) -> list[str]:
                 continue
             provisional = any(method["provisional"] for method in result["methods"])
             use = "no recommendation" if result["recommended"] is None else f"use {result['recommended']}"
-            what = result["dataset"] + ("" if result["scenario"] == "full" else f" ({result['scenario']} copy)")
+            what = result["dataset"] + (
+                "" if result["scenario"] == FULL else f" ({wording.scenario(result['scenario'])})"
+            )
             lines.append(f"{link['name']}, {what}: {use}{' (provisional)' if provisional else ''}")
     return lines
 
@@ -240,6 +242,7 @@ def _md_result(result: Result) -> list[str]:
             wording.seconds(method.durable_s),
             wording.rate(method.throughput_Bps),
             wording.percent(method.efficiency),
+            wording.size(method.sent_bytes),
             wording.ratio(method),
             wording.cpu(method),
             wording.yes_no(method.encrypted),
@@ -263,6 +266,7 @@ def _md_result(result: Result) -> list[str]:
         "durable s",
         "MB/s",
         "% of ceiling",
+        "sent",
         "ratio to best",
         "CPU % src / tgt",
         "encrypted",
@@ -270,7 +274,7 @@ def _md_result(result: Result) -> list[str]:
         "limited by",
         "flags",
     )
-    lines = _md_table(head, ":-:::::-:----", rows)
+    lines = _md_table(head, ":-::::::-:----", rows)
     limits = [wording.limit_line(method) for method in result.methods if method.limiter_reason]
     common, single = wording.split_flags(result)
     flags = [wording.flag_line(flag) for flag in [*common, *single, *result.flags]]
@@ -343,6 +347,8 @@ CSV_COLUMNS = (
     "flags",
     "reason",
     "durable_s",
+    "sent_bytes",
+    "not_kept",
     "limiter",
     "limiter_reason",
     "outlier_blocks",
@@ -399,6 +405,8 @@ def as_csv(summary: Summary) -> str:
                         "flags": " ".join(method.flags),
                         "reason": method.reason,
                         "durable_s": rounded(method.durable_s),
+                        "sent_bytes": method.sent_bytes,
+                        "not_kept": " ".join(f"{kind}:{number}" for kind, number in sorted(method.not_kept.items())),
                         "limiter": method.limiter,
                         "limiter_reason": method.limiter_reason,
                         "outlier_blocks": " ".join(map(str, method.outliers)),

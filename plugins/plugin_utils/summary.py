@@ -19,7 +19,16 @@ from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import (
     WIRE_TOO_SMALL,
 )
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import advice, blocks, limits, prediction
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import EMPTY, FULL, Cell, Method, Plan, Size
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import (
+    EMPTY,
+    FULL,
+    SCENARIOS,
+    UPDATE,
+    Cell,
+    Method,
+    Plan,
+    Size,
+)
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import (
     DELTA,
     DISQUALIFIED,
@@ -69,6 +78,8 @@ class MethodResult:
     limiter: str | None = None  # what keeps it from being faster; null where nothing stands out
     limiter_reason: str = ""
     outliers: tuple[int, ...] = ()  # blocks
+    sent_bytes: int | None = None  # on the wire, by the source
+    not_kept: Mapping[str, int] = dataclasses.field(default_factory=dict)  # names that lost something, by kind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,7 +214,8 @@ def summarise(
     long they would take."""
     by_id = {str(row["run_id"]): row for row in rows}
     cells = blocks.needed(plan.cells, stops or {})
-    order = {dataset.name: number for number, dataset in enumerate(plan.datasets)}
+    names = [*(dataset.name for dataset in plan.datasets), EMPTY]
+    order = [(name, scenario) for name in names for scenario in SCENARIOS]
     links = []
     for link in plan.links:
         facts = link_facts.get(link.name, {})
@@ -222,7 +234,7 @@ def summarise(
                 allow_cleartext,
                 (stops or {}).get(group),
             )
-            for group in sorted(groups, key=lambda group: order[group.dataset])
+            for group in sorted(groups, key=lambda group: order.index((group.dataset, group.scenario)))
         )
         links.append(
             LinkResult(
@@ -288,6 +300,7 @@ def _result(
             methods[item.label],
             item,
             [row for _cell, row in rows[item.label] if row["status"] == "ok"],
+            group.scenario,
             facts,
             _why(item.blocks, item.n, exact, needed),
             exact,
@@ -353,16 +366,21 @@ def _ranked(
     method: Method,
     item: Comparison,
     ok: Sequence[Row],
+    scenario: str,
     facts: Mapping[str, Any],
     reason: str,
     exact: bool,
     far_off: tuple[int, ...],
 ) -> MethodResult:
     sizes = [row["dataset"]["bytes"] for row in ok if row["dataset"].get("bytes")]
-    throughput_Bps = sizes[0] / item.median_s if sizes else None  # noqa: N806
+    # Of a tree that is brought up to date only a part is sent, and that is no rate of the link.
+    throughput_Bps = sizes[0] / item.median_s if sizes and scenario != UPDATE else None  # noqa: N806
     ceiling_Bps = facts.get("ceiling_Bps")  # noqa: N806
     durable = [float(row["durable_s"]) for row in ok if row.get("durable_s") is not None]
-    limiter, why = limits.limiter(limits.evidence(ok, _best_login(facts, method.label)))
+    limiter, why = None, ""
+    if scenario != UPDATE:
+        limiter, why = limits.limiter(limits.evidence(ok, _best_login(facts, method.label)))
+    sent = [row["wire"]["tx_bytes"] for row in ok if row["wire"].get("tx_bytes") is not None]
     return MethodResult(
         label=method.label,
         module=method.module,
@@ -385,12 +403,23 @@ def _ranked(
         limiter=limiter,
         limiter_reason=why,
         outliers=far_off,
+        sent_bytes=round(statistics.median(sent)) if sent else None,
+        not_kept=_not_kept(ok),
     )
 
 
 def _flags(rows: Iterable[Row], *more: str) -> tuple[str, ...]:
     """The flags of all rows, and others that hold of them together."""
     return tuple(sorted({*more, *(flag for row in rows for flag in row.get("flags") or ())}))
+
+
+def _not_kept(rows: Iterable[Row]) -> dict[str, int]:
+    """By kind, the most names of a run that lost something."""
+    most: dict[str, int] = {}
+    for row in rows:
+        for kind, number in ((row.get("verified") or {}).get("not_kept") or {}).items():
+            most[kind] = max(number, most.get(kind, 0))
+    return most
 
 
 def _encrypted(rows: Iterable[Row]) -> bool | None:

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import EMPTY, show_bytes, show_duration
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import EMPTY, UPDATE, show_bytes, show_duration
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import DELTA, DISQUALIFIED
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.summary import (
     Forecast,
@@ -144,6 +144,10 @@ def rate(value_Bps: float | None) -> str:  # noqa: N803
 def percent(share: float | None) -> str:
     """A share of 1 as whole per cent without the sign."""
     return UNKNOWN if share is None else f"{100 * share:.0f}"
+
+
+def size(value_bytes: float | None) -> str:
+    return UNKNOWN if value_bytes is None else show_bytes(value_bytes)
 
 
 def whole(value: float | None) -> str:
@@ -334,7 +338,12 @@ def result_line(result: Result) -> str:
     if result.scenario == EMPTY:
         return f"fixed cost of each method (an empty tree), {count(result.blocks, 'block')}"
     separator = ": " if result.blocks == 0 else ", "
-    return f"{result.dataset} ({tree_size(result)}), {result.scenario} copy{separator}{how_sure(result)}"
+    return f"{result.dataset} ({tree_size(result)}), {scenario(result.scenario)}{separator}{how_sure(result)}"
+
+
+def scenario(name: str) -> str:
+    """As in C(full copy)."""
+    return name if name == UPDATE else f"{name} copy"
 
 
 def advice_line(result: Result) -> str:
@@ -372,8 +381,27 @@ def notes(result: Result) -> list[str]:
             lines.append(
                 f"{method.label}: {count(len(method.outliers), 'run')} far off the others: block{'s' * many} {numbers}"
             )
+    if result.scenario == UPDATE:
+        lines += _sent(result)
     if result.stopped:
         lines.append(f"no more blocks: {result.stopped}")
+    return lines
+
+
+def _sent(result: Result) -> list[str]:
+    """What each method sent to bring the target up to date, the least first, and what it left there."""
+    known = sorted((method.sent_bytes, method.label) for method in ranked(result) if method.sent_bytes is not None)
+    lines = []
+    if known:
+        each = (
+            f"{label} {show_bytes(sent)}" + (f" ({percent(sent / result.bytes)} % of the tree)" if result.bytes else "")
+            for sent, label in known
+        )
+        lines.append(f"sent: {', '.join(each)}")
+    left = [(method.label, method.not_kept["deletions"]) for method in ranked(result) if "deletions" in method.not_kept]
+    if left:
+        each = (f"{label} ({number})" for label, number in left)
+        lines.append(f"names that had vanished from the source are still on the target with {', '.join(each)}")
     return lines
 
 

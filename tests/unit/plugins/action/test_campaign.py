@@ -182,7 +182,7 @@ def test_faults_of_all_kinds_come_together_and_nothing_is_written(tmp_path: Path
     text = result["msg"]
     assert text.startswith("nothing was copied, for 5 reasons:\n- ")
     for part in (
-        "there is no profile quik; there are links, quick, seed-lan, seed-tree, shapes, standard (did you mean quick?)",
+        "there is no profile quik; there are links, quick, seed-lan, seed-tree, shapes, standard, update (did you mean quick?)",
         "bulkcopy_seed must be a whole number, but is 'x'.",
         "bulkcopy_max_bytes must be a number above 0, but is 'much'.",
         "link three: its target zz is not a host of the inventory",
@@ -338,7 +338,7 @@ def test_too_little_room_is_told_by_dataset(tmp_path: Path, shown: list[str]) ->
     call(tmp_path, state="prepared", campaign=planned["path"])
     full = campaign.load()["prepared"]["space"]
     assert set(full) == {"one"}
-    assert full["one"]["small"].startswith("target b has 1.05 kB free in /scratch, but ")
+    assert full["one"]["a:small-x0.05"].startswith("target b has 1.05 kB free in /scratch, but ")
 
 
 def test_datasets_that_could_not_be_made_mark_the_generated_trees(tmp_path: Path, shown: list[str]) -> None:

@@ -268,7 +268,7 @@ def test_flags_what_is_mostly_set_up(bench: Bench, change: dict[str, Any], flagg
     [
         ({"links": {"one": {"status": "unreachable", "message": "source a: gone"}}}, "unreachable", "source a: gone"),
         ({"trees": {"a:mine": {"status": "failed", "message": "no tree"}}}, "failed", "no tree"),
-        ({"space": {"one": {"mine": "no room"}}}, "failed", "no room"),
+        ({"space": {"one": {"a:mine": "no room"}}}, "failed", "no room"),
     ],
 )
 def test_what_could_not_be_prepared_is_not_tried(

@@ -142,7 +142,7 @@ def test_all_that_qualifies_the_figures_is_there() -> None:
     ):
         assert words in text, words
     # Median, interval, to disk, MB/s, share, CPU at both ends of scp.
-    assert "yes 10.000 9.875\N{EN DASH}10.125 10.500 8.0 64 24 / 32 3 / 4 12 a" in text
+    assert "yes 10.000 9.875\N{EN DASH}10.125 10.500 8.0 64 ? 24 / 32 3 / 4 12 a" in text
     assert "a outliers some runs" in text
     # Fixed costs by time: tar|nc before rsync -a, the broken one last.
     assert re.search(r"tar\|nc 12 0\.031 .*rsync -a 12 0\.550 .*broken 12 disqualified", text)

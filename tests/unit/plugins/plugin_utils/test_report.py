@@ -134,7 +134,7 @@ def test_fixed_costs_are_sorted_and_recommend_nothing() -> None:
 def test_last_words_tell_scenarios_apart() -> None:
     update = samples.result(samples.method(provisional=True), scenario="update")
     words = report.last_words(samples.summary(samples.link(samples.result(samples.method()), update)).as_dict())
-    assert words == ["one, large: use scp", "one, large (update copy): use scp (provisional)"]
+    assert words == ["one, large: use scp", "one, large (update): use scp (provisional)"]
 
 
 def test_models_and_forecasts() -> None:
