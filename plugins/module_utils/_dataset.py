@@ -308,17 +308,26 @@ def check_shares(shares: Mapping[str, float]) -> None:
         raise DatasetError("the shares of changes must be from 0 to 1, and more than 0 and at most 1 together")
 
 
+def change_counts(files: int, shares: Mapping[str, float]) -> dict[str, int]:
+    """Of so many files, how many there are of each kind of change. Raises DatasetError where the files are too few."""
+    # A share of a share is not exact in binary.
+    counts = {kind: math.ceil(shares.get(kind, 0) * files - 1e-9) for kind in CHANGES}
+    needed = sum(counts[kind] for kind in CHANGES if kind != "appeared")
+    if needed > files or not files:
+        raise DatasetError(
+            f"an update of {files} files cannot change, lengthen and remove {needed}: choose lower shares, fewer kinds of "
+            "change, or a larger tree"
+        )
+    return counts
+
+
 def updated(plan: Plan, update: Mapping[str, Any]) -> Plan:
     """The plan of version 2. C(update) has the C(seed), the C(shares) of the files by kind of change, where version 1 is
     (C(of)) and the digest of its manifest; the same seed chooses the same files. Of a share above 0 there is at least
     one file."""
     names = sorted(plan.files)
     chance = random.Random(json.dumps([update["seed"], "update"]))
-    counts = {kind: math.ceil(update["shares"].get(kind, 0) * len(names) - 1e-9) for kind in CHANGES}
-    if counts["changed"] + counts["grew"] + counts["vanished"] > len(names) or not names:
-        raise DatasetError(
-            f"an update of {len(names)} files cannot change so many: choose lower shares, or a larger tree"
-        )
+    counts = change_counts(len(names), update["shares"])
     chosen = chance.sample(names, counts["changed"] + counts["grew"] + counts["vanished"])
     changed, rest = set(chosen[: counts["changed"]]), chosen[counts["changed"] :]
     grew, vanished = set(rest[: counts["grew"]]), set(rest[counts["grew"] :])

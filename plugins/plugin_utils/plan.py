@@ -767,9 +767,13 @@ Trees = dict[tuple[str, str, str], Tree]
 
 
 def make_trees(
-    links: Sequence[Link], workloads: Sequence[Workload], hosts: Mapping[str, Host]
+    links: Sequence[Link],
+    workloads: Sequence[Workload],
+    hosts: Mapping[str, Host],
+    update: Mapping[str, float],
 ) -> tuple[Trees, tuple[Tree, ...]]:
-    """The trees that must lie on the sources: where each is used, and each once, a version 1 before its version 2."""
+    """The trees that must lie on the sources: where each is used, and each once, a version 1 before its version 2.
+    C(update) as in C(Settings). Raises DatasetError."""
     used: Trees = {}
     trees: dict[str, Tree] = {}
     for link in links:
@@ -795,6 +799,10 @@ def make_trees(
             )
             tree = trees.setdefault(key, first)
             if scenario == UPDATE:
+                try:
+                    _dataset.change_counts(tree.files or 0, update)
+                except _dataset.DatasetError as error:
+                    raise _dataset.DatasetError(f"dataset {dataset.name} on link {link.name}: {error}") from None
                 directory += _UPDATED
                 tree = dataclasses.replace(
                     tree,
@@ -923,7 +931,7 @@ def make_plan(
     if reader.faults:
         raise InputError(reader.faults)
     try:
-        used, trees = make_trees(read, workloads, hosts)
+        used, trees = make_trees(read, workloads, hosts, settings.update)
     except _dataset.DatasetError as error:
         raise InputError([f"{places['datasets']}: {error}."]) from None
     replica = choose_replica(settings, methods, seed)
