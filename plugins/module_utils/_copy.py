@@ -398,7 +398,9 @@ class Run:
         self._describe_dataset(before)
         if self.method.follows_symlinks:
             self._refuse_symlink_loop(src, before)
-        self._refuse_without_room(before, place["room"])
+        if params["scratch"] or not params["update"]:
+            # What an update of the user's own tree adds to it is for the method to find out.
+            self._refuse_without_room(before, place["room"])
         tree = os.path.join(params["dest"], _agent.TREE) if params["scratch"] else params["dest"]
         if self.method.listens:
             self._refuse_what_cannot_be_listened_on()
