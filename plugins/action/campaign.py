@@ -638,7 +638,7 @@ def _recipe(tree: plans.Tree, plan: plans.Plan) -> dict[str, Any]:
     """What of the dataset module's options makes this tree, beside its scale."""
     if tree.update_of is not None:
         first = next(each for each in plan.trees if each.key == tree.update_of)
-        return {"update_of": first.path, "changes": dict(plan.settings.update), "seed": plan.seed}
+        return {"update_of": first.path, "changes": dict(plan.settings.update)}
     return {"shape": tree.shape} if tree.parts is None else {"parts": tree.parts}
 
 
