@@ -945,6 +945,14 @@ def _remove(path: str, files: Sequence[str], directories: Sequence[str]) -> None
             os.rmdir(os.path.join(path, name))
 
 
+def _keep_directory_times(path: str, plan: Plan, first: First) -> None:
+    """Give the directories in which no name appeared or vanished the time that they have in version 1."""
+    touched = {os.path.dirname(name) for name in set(plan.files) ^ set(first.entries)}
+    for name in set(plan.directories) - touched:
+        time_ns = os.lstat(os.path.join(first.path, name)).st_mtime_ns
+        os.utime(os.path.join(path, name), ns=(time_ns, time_ns))
+
+
 def _apply(path: str, plan: Plan, state: State, found: Found, work: Work, first: First | None) -> None:
     with _os_errors("make", path):
         _make_parents(os.path.dirname(path))
@@ -969,6 +977,8 @@ def _apply(path: str, plan: Plan, state: State, found: Found, work: Work, first:
                     journal.add(planned.path, entry)
                     entries[planned.path] = entry
         with _os_errors("write", path):
+            if first is not None:
+                _keep_directory_times(path, plan, first)
             flush_filesystem(path)
         save_manifest(path, plan, entries)
         journal.remove()

@@ -106,6 +106,18 @@ def test_only_what_differs_has_another_time(first: Path) -> None:
             assert new == old
 
 
+def test_a_directory_in_which_no_name_came_or_went_keeps_its_time(first: Path) -> None:
+    second, _result = second_of(first)
+    directories = [path.relative_to(first) for path in first.rglob("*") if path.is_dir()]
+    assert len(directories) == 1 + 10 + 1
+    kept = 0
+    for name in directories:
+        same_names = set(os.listdir(first / name)) == set(os.listdir(second / name))
+        assert ((first / name).stat().st_mtime_ns == (second / name).stat().st_mtime_ns) is same_names
+        kept += same_names
+    assert 0 < kept < 12
+
+
 def test_a_second_time_nothing_changes(first: Path) -> None:
     second, _result = second_of(first)
     before = {name: (path.read_bytes(), path.stat().st_mtime_ns) for name, path in files(second).items()}
