@@ -228,12 +228,16 @@ def test_a_campaign_whose_trees_are_gone_is_not_resumed(
     assert len(rows_of(cut, torn=True)) == len(whole) - 2
 
 
-def test_a_killed_campaign_goes_on_where_it_stopped(nothing_left: None, play: Play, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scenario", ["full", "update"])
+def test_a_killed_campaign_goes_on_where_it_stopped(
+    nothing_left: None, play: Play, tmp_path: Path, scenario: str
+) -> None:
     """After kill -9 nothing is measured any more; the resumed campaign runs the rest, once and in the planned order."""
     variables: dict[str, Any] = {
         "bulkcopy_results_dir": str(tmp_path),
         "bulkcopy_datasets": TINY[:1],
         "bulkcopy_methods": ["tar|ssh", "tar|nc"],
+        "bulkcopy_scenarios": [scenario],
         "bulkcopy_blocks": 4,
         "bulkcopy_warmups": 0,
     }
