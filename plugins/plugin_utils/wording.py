@@ -57,6 +57,7 @@ FLAGS: Mapping[str, str] = {
     "session-lost": "the target could not be asked for its figures",
     "session-not-ended": "the target still had the session when its CPU time was due",
     "not-flushed": "when the target's disk had everything is not known: it could not be asked to write out",
+    "login-dropped": "sshd closed a connection of one of several streams before its login",
     "cache-unknown": "what the page cache held before the copy is not known",
     "cache-not-warm": "the page cache could not be warmed as asked for",
     "cache-not-cold": "the page cache could not be emptied as asked for",
