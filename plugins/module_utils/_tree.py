@@ -321,13 +321,19 @@ def duplicate(source: Path, copy: Path) -> None:
 
 def lay_out(root: Path, manifest: Manifest) -> None:
     """Make the directories and, empty, the regular files of C(manifest) below C(root), for nobody but us until
-    C(settle). Raises OSError."""
+    C(settle); what an older version has in their place goes. Raises OSError."""
     top = os.fsencode(root)
     for path in sorted(manifest.entries):
         full = os.path.join(top, path)
+        there = os.path.isdir(full) and not os.path.islink(full)
         if manifest.entries[path].kind == "d":
-            os.makedirs(full, mode=0o700, exist_ok=True)
+            if not there:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(full)
+                os.mkdir(full, 0o700)
         else:
+            if there:
+                shutil.rmtree(full)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(full)
             os.close(os.open(full, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))

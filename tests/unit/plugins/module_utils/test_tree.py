@@ -393,3 +393,19 @@ def test_what_is_laid_out_is_ours_alone_until_it_is_settled(tmp_path: Path) -> N
     (source / "shared" / "big").chmod(0o600)
     _tree.settle(copy, manifest)
     assert stat.S_IMODE((source / "shared" / "big").stat().st_mode) == 0o600
+
+
+def test_what_is_laid_out_takes_the_place_of_what_an_older_version_had_there(tmp_path: Path) -> None:
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    (source / "now a directory").mkdir(parents=True)
+    (source / "kept").mkdir()
+    (source / "now a file").write_bytes(b"x")
+    (copy / "now a file" / "below").mkdir(parents=True)
+    (copy / "now a directory").symlink_to(tmp_path)
+    (copy / "kept").mkdir()
+    (copy / "kept" / "old").write_bytes(b"old")
+    _tree.lay_out(copy, _tree.scan(source, hash_content=False))
+    assert (copy / "now a directory").is_dir() and not (copy / "now a directory").is_symlink()
+    assert (copy / "now a file").read_bytes() == b""
+    assert (copy / "kept" / "old").read_bytes() == b"old"
+    assert tmp_path.is_dir()
