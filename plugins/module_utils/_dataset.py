@@ -574,6 +574,7 @@ class State(NamedTuple):
     description: dict[str, Any] | None  # of the manifest; None where there is none
     manifest: bool
     journal: bool
+    descriptions: list[dict[str, Any]]  # all that the entries were made by, of the manifest and of interrupted runs
 
     @property
     def ours(self) -> bool:
@@ -605,9 +606,11 @@ def load_state(path: str) -> State:
     entries: dict[str, Entry] = {}
     names: set[str] = set()
     saved_description: dict[str, Any] | None = None
+    descriptions: list[dict[str, Any]] = []
 
     def learn(saved: Mapping[str, Any]) -> None:
         plan = plan_of(saved)
+        descriptions.append(plan.description)
         names.update(plan.files)
         names.update(plan.directories)
 
@@ -636,7 +639,7 @@ def load_state(path: str) -> State:
         except (ValueError, KeyError, TypeError, DatasetError):
             continue
     names.update(entries)
-    return State(entries, names, saved_description, manifest is not None, journal is not None)
+    return State(entries, names, saved_description, manifest is not None, journal is not None, descriptions)
 
 
 def _write_beside(path: str, text: str) -> None:
@@ -1035,7 +1038,7 @@ def _present(
 ) -> Result:
     found = look(path)
     state = load_state(path)
-    if first is not None and state.description != plan.description:
+    if first is not None and any(made_by != plan.description for made_by in state.descriptions):
         # What was made of another version 1 looks the same and is not.
         state = state._replace(entries={})
     work = assess(path, plan, state, found, check)

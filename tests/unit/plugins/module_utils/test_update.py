@@ -126,6 +126,47 @@ def test_a_second_time_nothing_changes(first: Path) -> None:
     assert {name: (path.read_bytes(), path.stat().st_mtime_ns) for name, path in files(second).items()} == before
 
 
+class Killed(BaseException):
+    """The end of a process in the middle of its work."""
+
+
+def interrupted(first: Path, number: int) -> None:
+    """A run that ends after so many finished files."""
+    write, done = _dataset.Writer.write, 0
+
+    def dying(self: _dataset.Writer, planned: _dataset.Planned) -> _dataset.Entry:
+        nonlocal done
+        done += 1
+        if done > number:
+            raise Killed
+        return write(self, planned)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(_dataset.Writer, "write", dying)
+        second_of(first)
+
+
+def test_an_interrupted_run_is_completed(first: Path) -> None:
+    interrupted(first, 150)
+    kept = {name: (path.read_bytes(), path.stat().st_mtime_ns) for name, path in files(first.parent / "second").items()}
+    assert len(kept) == 150
+    second, result = second_of(first)
+    now = {name: (path.read_bytes(), path.stat().st_mtime_ns) for name, path in files(second).items()}
+    assert {name: now[name] for name in kept} == kept
+    assert (result.created, result.replaced, result.removed) == (200 - 2 + 6 - 150, 0, 0)
+    assert sum(map(len, differences(first, second).values())) == 10 + 4 + 6 + 2
+    assert not second_of(first)[1].changed
+
+
+def test_what_an_interrupted_run_made_of_another_version_1_is_made_again(first: Path) -> None:
+    interrupted(first, 150)
+    _dataset.absent(str(first))
+    _dataset.present(str(first), PARTS)
+    second, result = second_of(first)
+    assert result.created == 200 - 2 + 6
+    assert sum(map(len, differences(first, second).values())) == 10 + 4 + 6 + 2
+
+
 def test_version_1_stays_as_it_is(first: Path) -> None:
     before = {name: (path.read_bytes(), path.stat().st_mtime_ns) for name, path in files(first).items()}
     second_of(first)
