@@ -392,6 +392,12 @@ class Run:
             token=params["scratch_token"],
             update=params["update"],
         )
+        if params["base"] is not None and params["base"] not in place["bases"]:
+            raise Ended(
+                "failed",
+                f"target {self.target_name} has no version {params['base']} in {params['dest']}: put it there first with "
+                "the module base",
+            )
         same_kernel = hello["boot_id"] == _counters.boot_id() if hello["boot_id"] else None
         self._refuse_overlap(src, place, bool(same_kernel))
         before = self._scan(src, params["verify"] == _tree.SHA256 and params["cache"] != "as-is", self._known())

@@ -185,7 +185,10 @@ def test_what_a_copy_begins_with_must_be_there(
 ) -> None:
     dest = COPIES / "0"
     runs = [
-        ({"dest": str(SCRATCH), "scratch": True, "update": True, "base": "none"}, "No such file"),
+        (
+            {"dest": str(SCRATCH), "scratch": True, "update": True, "base": "none"},
+            "target lab-b has no version none in ",
+        ),
         ({"dest": str(SCRATCH), "scratch": True, "update": True}, "update and base belong together"),
         ({"dest": str(dest), "update": True, "base": "one"}, "base is what a copy in a scratch directory begins with"),
         ({"dest": str(dest)}, "is not empty"),

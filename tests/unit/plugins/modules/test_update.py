@@ -122,15 +122,17 @@ def test_a_version_goes_to_marked_directories_only(
         ({"scratch": True, "update": True}, "update and base belong together"),
         ({"scratch": True, "base": "v1"}, "update and base belong together"),
         ({"update": True, "base": "v1"}, "base is what a copy in a scratch directory begins with"),
-        ({"scratch": True, "update": True, "base": "none"}, "No such file or directory"),
+        ({"scratch": True, "update": True, "base": "none"}, "target 127.0.0.1 has no version none in "),
+        ({"scratch": True, "update": True, "base": ".."}, "has no version .. in "),
     ],
 )
 def test_what_makes_no_sense_is_refused(
     run_module: Run, scratch: dict[str, Any], source: Path, given: dict[str, Any], message: str
 ) -> None:
-    result = run_module(tar_ssh, src=str(source), **scratch, **given)
-    assert result["failed"]
-    assert message in result["msg"]
+    for check_mode in (True, False):
+        result = run_module(tar_ssh, check_mode=check_mode, src=str(source), **scratch, **given)
+        assert result["failed"]
+        assert message in result["msg"]
 
 
 def test_a_directory_that_does_not_give_way_to_a_file_is_told(
