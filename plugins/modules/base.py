@@ -116,7 +116,8 @@ def send(pipeline: Pipeline) -> None:
         pipeline.start()
     except OSError as error:
         raise Ended("failed", f"the source cannot start {pipeline.stages[0][0]}: {error.strerror}") from error
-    pipeline.wait(WORK_LIMIT_S)
+    if not pipeline.wait(WORK_LIMIT_S):
+        pipeline.kill()
     failed = first_cause(pipeline.results)
     if failed is not None:
         said = " ".join(_record.escape(failed.stderr).split())
@@ -136,8 +137,11 @@ def whole(target: Target, tree: str, source: _tree.Manifest, uid: int) -> list[s
     return compared.mismatches + lost
 
 
-def put(params: dict[str, Any], target: Target, check_mode: bool) -> tuple[bool, dict[str, Any]]:
-    """Whether anything was, or would be, done; and the version. Raises C(Ended)."""
+def put(
+    params: dict[str, Any], target: Target, check_mode: bool, running: list[Pipeline]
+) -> tuple[bool, dict[str, Any]]:
+    """Whether anything was, or would be, done; and the version. What is started is added to C(running) first. Raises
+    C(Ended)."""
     hello = target.open()
     place = target.request("examine", dest=params["dest"], scratch=True, token=params["scratch_token"])
     tree = os.path.join(params["dest"], _agent.BASE, params["name"])
@@ -152,14 +156,9 @@ def put(params: dict[str, Any], target: Target, check_mode: bool) -> tuple[bool,
     # Times to the nanosecond, so that a tool that compares them sees the same file.
     precise = ["--format=posix"] if "GNU tar" in _agent.ask([tar, "--version"])["output"] else []
     receive = ["tar", "-C", tree, "-xpf", "-"]
-    send(
-        Pipeline(
-            [
-                [tar, *precise, "-C", params["src"], "-cf", "-", "--", "."],
-                target.ssh.argv(program("ssh"), receive),
-            ]
-        )
-    )
+    sender = [tar, *precise, "-C", params["src"], "-cf", "-", "--", "."]
+    running.append(Pipeline([sender, target.ssh.argv(program("ssh"), receive)]))
+    send(running[-1])
     differs = whole(target, tree, source, hello["uid"])
     if differs:
         raise Ended(
@@ -189,16 +188,23 @@ def main() -> None:
         target = Target(ssh_of(params), program("ssh"), params["target_python"], name)
     except Ended as ended:
         module.fail_json(msg=ended.message, status=ended.status)
-    die_with_controller(target.close)
+    running: list[Pipeline] = []
+
+    def end_all() -> None:
+        for pipeline in running:
+            pipeline.kill()
+        target.close()
+
+    die_with_controller(end_all)
     try:
-        changed, base = put(params, target, module.check_mode)
+        changed, base = put(params, target, module.check_mode, running)
     except Ended as ended:
         source_name = params["source_name"] or socket.gethostname()
         module.fail_json(msg=f"from {source_name} to {name}: {ended.message}", status=ended.status)
     except OSError as error:
         module.fail_json(msg=f"cannot read {params['src']}: {error.strerror}", status="failed")
     finally:
-        target.close()
+        end_all()
     module.exit_json(changed=changed, base=base)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from ansible_collections.linkops.bulkcopy.plugins.modules import base, tar_ssh
 
+from ..conftest import Programs
 from .conftest import Run
 
 
@@ -100,6 +101,32 @@ def test_every_copy_begins_with_the_version_that_was_put_there(
     assert differing(older, kept) == [f"Only in {older}: gone"]
     assert run_module(base, src=str(older), name="v1", **scratch)["changed"] is True
     assert differing(older, kept) == []
+
+
+def test_nothing_goes_on_when_nobody_waits_for_it(
+    scratch: dict[str, Any], older: Path, programs: Programs, tmp_path: Path
+) -> None:
+    pids = tmp_path / "pids"
+    os.mkfifo(pids)
+    programs.add("tar", f'#!/bin/sh\ncase "$*" in --version) exit;; *-xpf*) echo $$ > {pids};; esac\nexec sleep 600\n')
+    program = (
+        "import json, sys\n"
+        "from ansible.module_utils.testing import patch_module_args\n"
+        "from ansible_collections.linkops.bulkcopy.plugins.modules import base\n"
+        "with patch_module_args(json.loads(sys.argv[1])): base.main()\n"
+    )
+    options = json.dumps(dict(scratch, src=str(older), name="v1"))
+    with subprocess.Popen(
+        [sys.executable, "-c", program, options],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as module:
+        receiver = int(pids.read_text())
+        assert module.stdout is not None
+        module.stdout.close()
+        assert module.wait(60) == 1
+    with pytest.raises(ProcessLookupError):
+        os.kill(receiver, 0)
 
 
 def test_a_version_goes_to_marked_directories_only(
