@@ -363,6 +363,10 @@ _CASES: tuple[tuple[str, str, Maker], ...] = (
     (GROWING, "a file that grows while it is read", _growing),
 )
 
+#: The ids of all cases, and the groups that they belong to.
+IDS = tuple(name for name, _what, _make in _CASES)
+GROUPS = tuple(dict.fromkeys(name.split(".")[0] for name in IDS))
+
 
 def _make_case(top: bytes, name: str, what: str, make: Maker) -> Case:
     directory = os.path.join(top, name.encode("ascii"))

@@ -38,6 +38,12 @@ options:
       - File to keep the list in, in a directory that exists. Checksums that are in it already are taken over for files
         whose size, times and inode are as they were.
     type: path
+  fidelity:
+    description:
+      - Whether the tree is one of the shape V(fidelity) of M(linkops.bulkcopy.dataset). Files in it that their owner may
+        not read are read all the same, and how well it compresses is not asked.
+    type: bool
+    default: false
 seealso:
   - module: linkops.bulkcopy.dataset
 """
@@ -93,7 +99,11 @@ from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import es
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={"path": {"type": "path", "required": True}, "manifest": {"type": "path"}},
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "manifest": {"type": "path"},
+            "fidelity": {"type": "bool", "default": False},
+        },
         supports_check_mode=True,
     )
     path, manifest_path = module.params["path"], module.params["manifest"]
@@ -106,7 +116,8 @@ def main() -> None:
         except (OSError, ValueError) as error:
             module.warn(f"the list in {manifest_path} is of no use and is made again: {error}")
     try:
-        manifest = _tree.scan(path, True, known)
+        hard = module.params["fidelity"]
+        manifest = _tree.scan(path, True, known, more=hard)
         if manifest.unreadable:
             first = sorted(manifest.unreadable)[0]
             module.fail_json(
@@ -115,7 +126,9 @@ def main() -> None:
         changed = bool(manifest_path) and (known is None or known.entries != manifest.entries)
         if changed and not module.check_mode:
             _tree.save(manifest, manifest_path)
-        compressed = _tree.compressibility(path, manifest, _agent.which(["zstd"])["zstd"])
+        compressed = _tree.Compressibility(None, None)
+        if not hard:
+            compressed = _tree.compressibility(path, manifest, _agent.which(["zstd"])["zstd"])
     except OSError as error:
         module.fail_json(msg=f"cannot list {error.filename or path}: {error.strerror}")
     module.exit_json(

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _fidelity
-from ansible_collections.linkops.bulkcopy.plugins.modules import dataset, tar_ssh
+from ansible_collections.linkops.bulkcopy.plugins.modules import dataset, tar_ssh, tree_info
 
 from ..conftest import Programs
 from .conftest import Run
@@ -114,3 +115,11 @@ def test_the_module_makes_keeps_and_removes_the_tree(run_module: Run, tmp_path: 
     (path / "names.space" / "mine").unlink()
     assert run_module(dataset, path=str(path), state="absent")["changed"] is True
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_tree_is_listed_as_a_whole(run_module: Run, options: dict[str, Any]) -> None:
+    tree = run_module(tree_info, path=options["src"], fidelity=True)["tree"]
+    find = ["find", options["src"], "-type", "f", "-print0"]
+    assert tree["files"] == subprocess.run(find, stdout=subprocess.PIPE, check=True).stdout.count(b"\0")
+    assert (tree["compressibility"], tree["compressibility_basis"]) == (None, None)
+    assert tree["digest"] == run_module(tree_info, path=options["src"], fidelity=True)["tree"]["digest"]
