@@ -518,7 +518,10 @@ def test_netcat_s_name_is_not_for_another_transport() -> None:
     assert mistake == "netcat ncat is not used by transport: socat: leave one of them out"
 
 
-@pytest.mark.parametrize(("uid", "owner"), [("0", "uid = 0\ngid = 0\n"), ("1000", "")])
+@pytest.mark.parametrize(
+    ("uid", "owner"),
+    [("0", "use chroot = yes\nnumeric ids = no\nuid = 0\ngid = 0\n"), ("1000", "use chroot = no\n")],
+)
 def test_rsync_daemon(job_for: MakeJob, uid: str, owner: str) -> None:
     here: dict[str, str] = {}
     there: dict[str, str] = {}
@@ -539,7 +542,7 @@ def test_rsync_daemon(job_for: MakeJob, uid: str, owner: str) -> None:
     assert re.fullmatch(r"[0-9a-f]{32}", secret)
     assert there["rsyncd.secrets"] == f"bulkcopy:{secret}\n"
     assert there["rsyncd.conf"] == (
-        "address = 198.18.1.2\nuse chroot = no\nreverse lookup = no\n" + owner + "[copy]\npath = /srv/copy/\n"
+        "address = 198.18.1.2\nreverse lookup = no\n" + owner + "[copy]\npath = /srv/copy/\n"
         "read only = no\nwrite only = yes\nlist = no\nmunge symlinks = no\nhosts allow = 198.18.1.1\n"
         "auth users = bulkcopy\nsecrets file = /private/rsyncd.secrets\n"
     )
