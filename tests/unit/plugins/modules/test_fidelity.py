@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.linkops.bulkcopy.plugins.module_utils import _fidelity
-from ansible_collections.linkops.bulkcopy.plugins.modules import dataset, tar_ssh
+from ansible_collections.linkops.bulkcopy.plugins.modules import dataset, tar_ssh, tree_info
 
 from ..conftest import Programs
 from .conftest import Run
@@ -114,3 +114,9 @@ def test_the_module_makes_keeps_and_removes_the_tree(run_module: Run, tmp_path: 
     (path / "names.space" / "mine").unlink()
     assert run_module(dataset, path=str(path), state="absent")["changed"] is True
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_tree_can_be_listed_whoever_may_read_it(run_module: Run, options: dict[str, Any]) -> None:
+    tree = run_module(tree_info, path=options["src"])["tree"]
+    assert tree["files"] > 80
+    assert 0 < tree["compressibility"] < 1
