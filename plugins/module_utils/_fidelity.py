@@ -461,8 +461,10 @@ def _alike(left: _tree.Manifest, right: _tree.Manifest) -> bool:
 
 
 def is_made(path: str) -> bool:
-    """Whether the tree at C(path) is one of these. Raises DatasetError where what lies beside it cannot be read."""
-    return _read_saved(path) is not None
+    """Whether the tree at C(path) is one of these."""
+    with contextlib.suppress(DatasetError):
+        return _read_saved(path.rstrip("/")) is not None
+    return False
 
 
 def cases_of(src: str) -> list[Case]:
@@ -627,7 +629,10 @@ def judge(cases: Sequence[Case], source: _tree.Manifest, copy: _tree.Manifest, f
             kept = sum(1 for _name, each in found if each.outcome == KEPT)
             name, worst = max(found, key=lambda each: OUTCOMES.index(each[1].outcome))
             outcome = worst.outcome
-            detail = "" if outcome == KEPT else f"{escape(name)}: {worst.detail}"
+            if outcome != KEPT:
+                detail = f"{_shown_name(name)}: {worst.detail}"
+            elif failed and case.group == GROWING:
+                detail = "the tool ended with a failure all the same"
         judged.append(
             {
                 "id": case.id,
@@ -644,13 +649,13 @@ def judge(cases: Sequence[Case], source: _tree.Manifest, copy: _tree.Manifest, f
 def _judge_name(group: str, name: bytes, source: _tree.Manifest, copy: _tree.Manifest, failed: bool) -> Judged:
     entry, other = source.entries[name], copy.entries.get(name)
     if other is None:
-        return Judged(REFUSED if failed else LOST, "missing")
+        return _judge_missing(name, source, copy, failed)
     if entry.kind == "l" and other.kind != "l":
         return Judged(FOLLOWED, "what it leads to is in its place")
     if other.kind != entry.kind:
         return Judged(CHANGED, f"kind {entry.kind} is {other.kind}")
     if entry.link != other.link:
-        return Judged(CHANGED, f"leads to {escape(other.link)}")
+        return Judged(CHANGED, f"leads to {_shown_name(other.link)}")
     if group == GROWING:
         return _judge_growing(entry, other)
     if entry.kind == "f" and (entry.size, entry.sha256) != (other.size, other.sha256):
@@ -658,13 +663,30 @@ def _judge_name(group: str, name: bytes, source: _tree.Manifest, copy: _tree.Man
     return _JUDGES.get(group, _judge_nothing_more)(entry, other)
 
 
+def _judge_missing(name: bytes, source: _tree.Manifest, copy: _tree.Manifest, failed: bool) -> Judged:
+    beside = os.path.dirname(name)
+    others = [path for path in sorted(copy.entries) if os.path.dirname(path) == beside and path not in source.entries]
+    if others:
+        return Judged(CHANGED, f"not there, unlike {_shown_name(others[0])}")
+    return Judged(REFUSED if failed else LOST, "missing")
+
+
+def _shown_name(name: bytes) -> str:
+    """A name on one line, whatever bytes it holds."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in escape(name)
+    )
+
+
 def _judge_nothing_more(_entry: _tree.Entry, _other: _tree.Entry) -> Judged:
     return Judged(KEPT)
 
 
 def _judge_growing(entry: _tree.Entry, other: _tree.Entry) -> Judged:
-    if other.size < entry.size:
-        return Judged(CHANGED, f"{other.size} of at least {entry.size} bytes")
+    # An earlier run that was killed may have left more, which is cut off before this one.
+    least = min(entry.size, _GROWING_BYTES)
+    if other.size < least:
+        return Judged(CHANGED, f"{other.size} of at least {least} bytes")
     # A copy may end anywhere within what was written.
     whole = hashlib.sha256(_lines(0, other.size + _LINE_BYTES)[: other.size]).hexdigest()
     if other.sha256 != whole:
@@ -750,7 +772,8 @@ _JUDGES: dict[str, Callable[[_tree.Entry, _tree.Entry], Judged]] = {
     "acls": _judge_xattrs,
 }
 
-#: What a case that was not kept means in the words of C(_tree.LOSSES).
+#: What a case that was not kept means in the words of C(_tree.LOSSES). Times that a protocol has no number for are not
+#: among them: a method that keeps the others keeps times.
 _LOSS_OF = {
     "symlinks": _tree.SYMLINKS,
     "fifos": _tree.SPECIAL_FILES,
@@ -759,16 +782,13 @@ _LOSS_OF = {
     "hardlinks": _tree.HARDLINKS,
     "modes": _tree.MODE,
     "setid": _tree.MODE,
-    "unreadable": _tree.MODE,
     "owners": _tree.OWNER,
     "mtime_s": _tree.MTIME,
-    "mtime_old": _tree.MTIME,
     "directory_mtimes": _tree.MTIME,
 }
 
 
 def losses(judged: Sequence[dict[str, Any]]) -> frozenset[str]:
-    """Which of C(_tree.LOSSES) a copy was found to have, that methods declare. What was refused is not among them: the
-    tool said so."""
-    lost = {_LOSS_OF.get(case["id"].split(".")[0]) for case in judged if case["outcome"] in (CHANGED, FOLLOWED, LOST)}
+    """Which of C(_tree.LOSSES) a copy was found to have, that methods declare."""
+    lost = {_LOSS_OF.get(case["id"].split(".")[0]) for case in judged if case["outcome"] not in (KEPT, NOT_MADE)}
     return frozenset(kind for kind in lost if kind)

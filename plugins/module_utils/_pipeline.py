@@ -198,7 +198,7 @@ class Pipeline:
     shell's C(a | b | c) does, but with every status, time and error kept.
 
     The first stage reads nothing (C(/dev/null)), or, with C(hold_stdin), a pipe that stays open and silent until that
-    stage has ended: a netcat that listens may end early when its input does. The last one's output goes nowhere.
+    stage has ended: a program that listens may end early when its input does. The last one's output goes nowhere.
 
     One that C(serves) does not end by itself, so that how it ends says nothing."""
 

@@ -168,7 +168,7 @@ class Ssh(NamedTuple):
         return [*own, *self.options, *settings]
 
     def flags(self) -> list[str]:
-        """C(settings) as arguments of ssh, scp and sftp."""
+        """C(settings) as arguments of ssh and of what takes its options."""
         return [word for setting in self.settings() for word in ("-o", setting)]
 
     def config(self) -> str:

@@ -136,7 +136,7 @@ class Sftp(CopyMethod):
         return None if program == "sftp" else super().version_option(program)
 
     def losses(self) -> frozenset[str]:
-        # Set-id bits are lost with -p too, and hours before 1970.
+        # Set-id bits are lost with -p too. So are times before 1970, which are no reason to compare no times at all.
         lost = frozenset(
             [_tree.SYMLINKS, _tree.SPECIAL_FILES, _tree.HARDLINKS, _tree.OWNER, _tree.MODE, _tree.DELETIONS]
         )

@@ -38,12 +38,6 @@ options:
       - File to keep the list in, in a directory that exists. Checksums that are in it already are taken over for files
         whose size, times and inode are as they were.
     type: path
-  fidelity:
-    description:
-      - Whether the tree is one of the shape V(fidelity) of M(linkops.bulkcopy.dataset). Files in it that their owner may
-        not read are read all the same, and how well it compresses is not asked.
-    type: bool
-    default: false
 seealso:
   - module: linkops.bulkcopy.dataset
 """
@@ -93,17 +87,13 @@ tree:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _agent, _tree
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _agent, _fidelity, _tree
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import escape
 
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "manifest": {"type": "path"},
-            "fidelity": {"type": "bool", "default": False},
-        },
+        argument_spec={"path": {"type": "path", "required": True}, "manifest": {"type": "path"}},
         supports_check_mode=True,
     )
     path, manifest_path = module.params["path"], module.params["manifest"]
@@ -116,9 +106,9 @@ def main() -> None:
         except (OSError, ValueError) as error:
             module.warn(f"the list in {manifest_path} is of no use and is made again: {error}")
     try:
-        hard = module.params["fidelity"]
-        manifest = _tree.scan(path, True, known, more=hard)
-        if manifest.unreadable:
+        manifest = _tree.scan(path, True, known)
+        # In a tree of hard cases some are unreadable on purpose.
+        if manifest.unreadable and not _fidelity.is_made(path):
             first = sorted(manifest.unreadable)[0]
             module.fail_json(
                 msg=f"{len(manifest.unreadable)} names in {path} cannot be read, the first is {escape(first)}: {manifest.unreadable[first]}"
@@ -126,9 +116,8 @@ def main() -> None:
         changed = bool(manifest_path) and (known is None or known.entries != manifest.entries)
         if changed and not module.check_mode:
             _tree.save(manifest, manifest_path)
-        compressed = _tree.Compressibility(None, None)
-        if not hard:
-            compressed = _tree.compressibility(path, manifest, _agent.which(["zstd"])["zstd"])
+        readable = {name: entry for name, entry in manifest.entries.items() if name not in manifest.unreadable}
+        compressed = _tree.compressibility(path, _tree.Manifest(readable), _agent.which(["zstd"])["zstd"])
     except OSError as error:
         module.fail_json(msg=f"cannot list {error.filename or path}: {error.strerror}")
     module.exit_json(

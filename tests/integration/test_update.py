@@ -30,7 +30,7 @@ METHODS: list[dict[str, Any]] = [
 DELETE = {"rsync -a", "rsync -az", "rsync -a -W", "rsync --zc=zstd", "rsync --zc=lz4", "rsync in place", "rsyncd -a"}
 DELETE |= {"rclone --transfers 8"}
 #: Those that send no more than what differs, or every changed file whole.
-LITTLE = DELETE | {"fpsync -n 4", "rsync x2", "rsyncd x2"}
+LITTLE = DELETE | {"fpsync -n 4", "rsync -a x8", "rsync x2", "rsyncd x2"}
 
 HOME = Path("/var/tmp/linkops-bulkcopy-lab")
 FIRST, SECOND = HOME / "lab-a/data/first", HOME / "lab-a/data/second"

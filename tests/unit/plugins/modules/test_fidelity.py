@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -117,9 +116,7 @@ def test_the_module_makes_keeps_and_removes_the_tree(run_module: Run, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_tree_is_listed_as_a_whole(run_module: Run, options: dict[str, Any]) -> None:
-    tree = run_module(tree_info, path=options["src"], fidelity=True)["tree"]
-    find = ["find", options["src"], "-type", "f", "-print0"]
-    assert tree["files"] == subprocess.run(find, stdout=subprocess.PIPE, check=True).stdout.count(b"\0")
-    assert (tree["compressibility"], tree["compressibility_basis"]) == (None, None)
-    assert tree["digest"] == run_module(tree_info, path=options["src"], fidelity=True)["tree"]["digest"]
+def test_the_tree_can_be_listed_whoever_may_read_it(run_module: Run, options: dict[str, Any]) -> None:
+    tree = run_module(tree_info, path=options["src"])["tree"]
+    assert tree["files"] > 80
+    assert 0 < tree["compressibility"] < 1
