@@ -120,13 +120,17 @@ class ActionModule(ActionBase):
             # the rest of the input is checked all the same: its faults are reported together with this one
             faults += error.faults
             profile, shown = load_profile("quick")
+        overrides = {key: value for key, value in args["overrides"].items() if value is not None}
+        if before and "require" not in {**profile, **overrides}:
+            # With it the scenario would go that it has added.
+            overrides["require"] = before["plan"]["settings"].get("require")
         links = args["links"]
         hosts = inventory_hosts(links, task_vars)
         try:
             plan = plans.make_plan(
                 profile=profile,
                 profile_name=shown,
-                overrides={key: value for key, value in args["overrides"].items() if value is not None},
+                overrides=overrides,
                 links=links,
                 hosts=hosts,
                 standard_methods=standard_methods(),
@@ -562,6 +566,9 @@ def plan_text(
     left_out = [dataset.name for dataset in plan.datasets if dataset.path is not None]
     if plans.UPDATE in plan.settings.scenarios and left_out:
         lines.append(f"no update of {', '.join(left_out)}: of an existing tree there is no older version")
+    if plans.FIDELITY in plan.settings.scenarios:
+        required = f", which must keep {', '.join(plan.settings.require)}" if plan.settings.require else ""
+        lines.append(f"a tree of hard cases is copied once by each method{required}")
     if estimate.unknown:
         lines.append(f"not counted, since their size is not known yet: {', '.join(estimate.unknown)}")
     return lines

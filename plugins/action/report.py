@@ -42,6 +42,7 @@ class ActionModule(ActionBase):
                 "results_dir": {"type": "path"},
                 "allow_cleartext": {"type": "bool", "default": False},
                 "predict": {"type": "raw"},
+                "require": {"type": "raw"},
             },
         )
         try:
@@ -54,6 +55,9 @@ class ActionModule(ActionBase):
         campaign = Campaign(Path(given)) if "/" in given else Campaign.open(results_dir(args["results_dir"]), given)
         content = campaign.load()
         plan = plans.plan_from_dict(content["plan"])
+        require = None
+        if args["require"] is not None:
+            require = plans.read_require(args["require"], "variable bulkcopy_require")
         rows = campaign.rows()
         journal = campaign.journal()
         summary = summaries.summarise(
@@ -66,6 +70,7 @@ class ActionModule(ActionBase):
             stops=blocks.stops_of(journal),
             predict=plans.read_sizes(args["predict"]),
             software=content.get("software"),
+            require=require,
         )
         table = report.table(summary)
         if not self._task.check_mode:
@@ -79,9 +84,11 @@ class ActionModule(ActionBase):
         display.display(f"{summary.ok} of {summary.planned} planned runs ended ok.{where}")
         facts: dict[str, dict[str, Any]] = {}
         for link in summary.links:
+            found = summaries.link_as_dict(link)
             facts.setdefault(link.source, {"links": {}})["links"][link.name] = {
                 "campaign_id": summary.campaign_id,
-                "verdicts": summaries.link_as_dict(link)["results"],
+                "verdicts": found["results"],
+                "fidelity": found["fidelity"],
                 "records": [row for row in rows if row["link"]["name"] == link.name],
             }
         return {

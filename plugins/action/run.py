@@ -16,7 +16,7 @@ from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import (
     mark_setup_dominated,
     new_record,
 )
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import blocks
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import blocks, keeping
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import plan as plans
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.controller import end_orphan
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.outcome import FAILED, OK, UNREACHABLE, Outcome, attempt
@@ -101,12 +101,13 @@ class ActionModule(ActionBase):
             "label": cell.label,
             "warmup": cell.warmup,
             "block": cell.block,
-            "blocks": plan.settings.warmups if cell.warmup else plan.settings.max_blocks,
+            "blocks": _blocks_of(plan, cell),
             "replica": cell.replica,
             "status": row["status"],
             "message": row["message"],
             "total_s": row["total_s"],
             "throughput_Bps": row["throughput_Bps"],
+            "kept": _kept(row),
             "tried": tried,
             "elapsed_s": round(time.monotonic() - began, 3),
         }
@@ -154,6 +155,21 @@ class ActionModule(ActionBase):
             self._silent.pop(key, None)
         else:
             self._silent.setdefault(key, [0, 0])[0] += 1
+
+
+def _kept(row: Mapping[str, Any]) -> str | None:
+    """How many hard cases were kept; null where it was not about that."""
+    if not row.get("fidelity"):
+        return None
+    kept, made = keeping.tally(row["fidelity"]["cases"])
+    return f"{kept} of {made} cases"
+
+
+def _blocks_of(plan: plans.Plan, cell: plans.Cell) -> int:
+    """In how many blocks a run like this one is, at most."""
+    if cell.warmup:
+        return plan.settings.warmups
+    return 1 if cell.scenario == plans.FIDELITY else plan.settings.max_blocks
 
 
 class Job:
@@ -210,6 +226,8 @@ class Job:
         }
         if self.tree.base is not None:
             given.update(update=True, base=self.tree.base)
+        if self.cell.scenario == plans.FIDELITY:
+            given.update(fidelity=True)
         args = {key: value for key, value in given.items() if value is not None}
         args.update(self.method.args)
         # ssh takes the first value of an option: the method's own comes before the link's
@@ -266,7 +284,8 @@ class Job:
         if record["method"].get("encrypted") and not record["method"].get("ssh"):
             record["method"]["ssh"] = self._ssh()
         record["flags"] = list(record["flags"])
-        mark_setup_dominated(record)
+        if cell.scenario != plans.FIDELITY:  # its time is no measure of the method
+            mark_setup_dominated(record)
         if cell.scenario == plans.FULL:
             mark_impossible(record)
         return record

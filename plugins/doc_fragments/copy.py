@@ -68,6 +68,14 @@ options:
       - With O(scratch=true) and O(update=true) the version that the copy begins with, put there by
         M(linkops.bulkcopy.base).
     type: str
+  fidelity:
+    description:
+      - Whether O(src) is a tree of the shape V(fidelity) of M(linkops.bulkcopy.dataset), so that the record says of each
+        hard case what became of it. The run ends V(ok) when all are judged, whatever was lost. Needs O(scratch=true).
+      - Cases that were not kept are copied again, each by itself, when a tool has ended with a failure, so that one
+        does not spoil the others. So is the file that grows while it is read.
+    type: bool
+    default: false
   link_Bps:
     description:
       - What the link carries, in bytes a second, for what adapts itself to it. A campaign fills in what it measured. By
@@ -185,4 +193,17 @@ options:
     description:
       - Memory of this size that evens out reading, sending and writing, V(64M) for example, by C(mbuffer) at both ends.
     type: str
+  keep:
+    description:
+      - What the archive keeps beyond names, content, links, modes, owners and times to the second. Needs GNU tar at both
+        ends.
+      - With several streams the agent on the target sets directories' attributes when all have ended.
+    type: list
+    elements: str
+    choices:
+      sparse: Holes in files (C(-S)). With several streams no file is cut then.
+      xattrs: Extended attributes (C(--xattrs)), those of every namespace that the users at both ends may read and set.
+      acls: POSIX ACLs (C(--acls)).
+      times: Times to the nanosecond (C(--format=posix)); V(xattrs) and V(acls) use this format too.
+    default: []
 """

@@ -431,9 +431,9 @@ class Agent:
     def room(self, dest: str) -> dict[str, Any]:
         return room(dest)
 
-    def scan(self, tree: str, hash_content: bool) -> dict[str, Any]:
-        """List the copy; the digests tell at once whether it is the same."""
-        self.manifest = _tree.scan(tree, hash_content)
+    def scan(self, tree: str, hash_content: bool, more: bool = False) -> dict[str, Any]:
+        """List the copy; the digests tell at once whether it is the same. With C(more) it has C(_tree.Entry.more)."""
+        self.manifest = _tree.scan(tree, hash_content, more=more)
         return {
             "digest": self.manifest.digest,
             "meta_digest": self.manifest.meta_digest,

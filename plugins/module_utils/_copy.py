@@ -17,7 +17,15 @@ import time
 from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _agent, _counters, _fingerprint, _record, _tree
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import (
+    _agent,
+    _counters,
+    _dataset,
+    _fidelity,
+    _fingerprint,
+    _record,
+    _tree,
+)
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._pipeline import (
     SIGPIPE_RC,
     Parallel,
@@ -63,6 +71,7 @@ COPY_OPTIONS: dict[str, dict[str, Any]] = dict(
     manifest={"type": "path"},
     update={"type": "bool", "default": False},
     base={"type": "str"},
+    fidelity={"type": "bool", "default": False},
     link_Bps={"type": "float"},
     link_stream_Bps={"type": "float"},
 )
@@ -111,6 +120,7 @@ class Host:
         self._write = write
         self._found: dict[str, str | None] = {}
         self._used: dict[str, str] = {}
+        self._written: list[str] = []
 
     def look_up(self, names: Sequence[str]) -> None:
         """Find several programs with one question."""
@@ -147,7 +157,10 @@ class Host:
 
     def private_file(self, name: str, text: str) -> str:
         """Write a file there that only the copy user can read and that is removed when the run is over; its path."""
-        return self._write(name, text)
+        self._written.append(name)
+        # A method may be asked for its commands more than once.
+        times = self._written.count(name)
+        return self._write(name if times == 1 else f"{name}.{times}", text)
 
     def version(self, name: str) -> str | None:
         """The first line that a program prints of its version; null where it is missing or does not tell."""
@@ -200,7 +213,8 @@ class Commands(NamedTuple):
 class Job(NamedTuple):
     """What a method is asked to copy, and with what. C(dest) is an absolute path of an empty directory on the target;
     C(private_dir) an empty directory of ours on the source. C(free_ports) finds as many free ports on the target,
-    C(list_source) lists the source now, without checksums, and C(round_trip_s) measures one. C(cores) may be at work at
+    C(list_source) lists the source now, without checksums (and with what else there is to its names, where that is asked
+    for), and C(round_trip_s) measures one. C(cores) may be at work at
     both ends. C(peer) is the source's address as the target sees it, null where the target does not tell. C(link_Bps)
     and C(link_stream_Bps) are what the link carries in bytes a second, as a whole and in one TCP connection; null where
     nobody has measured it. With C(update) the destination is not empty but holds an older version."""
@@ -213,7 +227,7 @@ class Job(NamedTuple):
     target: Host
     private_dir: str
     free_ports: Callable[[int], list[int]]
-    list_source: Callable[[], _tree.Manifest]
+    list_source: Callable[[bool], _tree.Manifest]
     round_trip_s: Callable[[], float]
     cores: int
     peer: str | None = None
@@ -318,6 +332,8 @@ class Run:
         self.cut = ""
         self.record = _record.new_record()
         self.record["scenario"] = "update" if self.params["update"] else "full"
+        if self.params["fidelity"]:
+            self.record["scenario"] = _fidelity.SHAPE
         #: What the target held before the copy; null where that was nothing.
         self.held: _tree.Manifest | None = None
         self.record["cache"]["requested"] = self.params["cache"]
@@ -357,6 +373,7 @@ class Run:
     def _run(self) -> None:
         params = self.params
         src = self._checked_source()
+        cases = self._cases(src)
         if not os.path.isabs(params["dest"]):
             raise Ended("failed", "dest {} is not an absolute path".format(params["dest"]))
         self.here.look_up(["ssh", *self.method.source_programs])
@@ -400,9 +417,13 @@ class Run:
             )
         same_kernel = hello["boot_id"] == _counters.boot_id() if hello["boot_id"] else None
         self._refuse_overlap(src, place, bool(same_kernel))
-        before = self._scan(src, params["verify"] == _tree.SHA256 and params["cache"] != "as-is", self._known())
+        if cases:
+            before = self._scan(src, True, None, more=True)
+        else:
+            before = self._scan(src, params["verify"] == _tree.SHA256 and params["cache"] != "as-is", self._known())
         self._describe_dataset(before)
-        if self.method.follows_symlinks:
+        if self.method.follows_symlinks and not cases:
+            # The circles in a tree of hard cases end where the kernel follows no more links.
             self._refuse_symlink_loop(src, before)
         if params["scratch"] or not params["update"]:
             # What an update of the user's own tree adds to it is for the method to find out.
@@ -410,25 +431,24 @@ class Run:
         tree = os.path.join(params["dest"], _agent.TREE) if params["scratch"] else params["dest"]
         if self.method.listens:
             self._refuse_what_cannot_be_listened_on()
-        commands = self.method.commands(
-            Job(
-                params=self.method.params,
-                src=src,
-                dest=tree,
-                ssh=self.method_ssh,
-                source=self.here,
-                target=there,
-                private_dir=self.private_dir,
-                free_ports=lambda count: target.request("free_ports", address=params["address"], count=count)["ports"],
-                list_source=lambda: self._scan(src, False, None),
-                round_trip_s=lambda: target.round_trip_ms() / 1000,
-                cores=min(_fingerprint.usable_cores(), hello["cores"]),
-                peer=hello["peer"],
-                link_Bps=params["link_Bps"],
-                link_stream_Bps=params["link_stream_Bps"],
-                update=params["update"],
-            )
+        job = Job(
+            params=self.method.params,
+            src=src,
+            dest=tree,
+            ssh=self.method_ssh,
+            source=self.here,
+            target=there,
+            private_dir=self.private_dir,
+            free_ports=lambda count: target.request("free_ports", address=params["address"], count=count)["ports"],
+            list_source=lambda more: self._scan(src, False, None, more),
+            round_trip_s=lambda: target.round_trip_ms() / 1000,
+            cores=min(_fingerprint.usable_cores(), hello["cores"]),
+            peer=hello["peer"],
+            link_Bps=params["link_Bps"],
+            link_stream_Bps=params["link_stream_Bps"],
+            update=params["update"],
         )
+        commands = self.method.commands(job)
         self.record["method"]["streams"] = len(commands.streams)
         if commands.own_ssh:
             self.record["method"]["ssh"] = dict.fromkeys(("cipher", "mac", "compression"))
@@ -468,6 +488,10 @@ class Run:
         # Last: what is read in between may push it out.
         quiet = self._in_quiet(target, lambda: self._set_cache(src, before, dropped))
         self._measure(commands, target, tree, same_kernel, quiet)
+        if cases:
+            self._judge_cases(cases, job, before, target)
+            target.request("remove", WORK_LIMIT_S, dest=params["dest"])
+            return
         after = self._scan(
             src, params["verify"] == _tree.SHA256, before if params["cache"] != "as-is" else self._known()
         )
@@ -563,11 +587,20 @@ class Run:
     def _known(self) -> _tree.Manifest | None:
         return known_manifest(self.params["manifest"])
 
-    def _scan(self, src: str, hash_content: bool, known: _tree.Manifest | None) -> _tree.Manifest:
+    def _scan(self, src: str, hash_content: bool, known: _tree.Manifest | None, more: bool = False) -> _tree.Manifest:
         try:
-            return _tree.scan(src, hash_content, known)
+            return _tree.scan(src, hash_content, known, more)
         except OSError as error:
             raise Ended("failed", f"source {self.source_name} cannot list {src}: {error.strerror}") from error
+
+    def _cases(self, src: str) -> list[_fidelity.Case]:
+        """The hard cases of the source; none where that is not what this copy is about."""
+        if not self.params["fidelity"]:
+            return []
+        try:
+            return _fidelity.cases_of(src)
+        except _dataset.DatasetError as error:
+            raise Ended("failed", f"source {self.source_name}: {error}") from error
 
     def _refuse_symlink_loop(self, src: str, manifest: _tree.Manifest) -> None:
         """What follows links would copy the same directories again and again."""
@@ -732,7 +765,9 @@ class Run:
                     ended = max(ended_here, answered - far["ended_ago_s"])
                 elif all(stage["serves"] for stage in self.far_results):
                     ended = ended_here
-            if commands.settled is not None and finished and not failed and self.far_failed is None:
+            # Of hard cases some always fail, and the others are settled all the same.
+            whole = not failed and self.far_failed is None
+            if commands.settled is not None and finished and (whole or params["fidelity"]):
                 laying.append(target.request("settle", WORK_LIMIT_S, tree=tree))
                 # Whoever copies waits for the answer.
                 ended, carried, host_after = time.monotonic(), meter.read(), _counters.host_cpu()
@@ -924,10 +959,7 @@ class Run:
             self._miscounted()
             return
         copy = _tree.unpack(target.request("manifest_rows", WORK_LIMIT_S)["packed"])
-        declared = self.method.losses()
-        if self.target_uid != 0:
-            # Only root may give a file to somebody else.
-            declared |= {_tree.OWNER}
+        declared = self._declared()
         compared = _tree.compare(source, copy, verify, declared, self.held)
         verified["mismatches"] = compared.mismatches[: _tree.SHOWN_MISMATCHES]
         verified["not_kept"] = compared.not_kept
@@ -945,6 +977,59 @@ class Run:
                 [_TRUNCATED] if self.cut else [],
             )
         self._miscounted()
+
+    def _judge_cases(self, cases: Sequence[_fidelity.Case], job: Job, source: _tree.Manifest, target: Target) -> None:
+        """See what became of each hard case.
+
+        What one case does to the tool's status says nothing of the others. So each that is not kept is copied again, by
+        itself, where the tool has reported a failure; and so is, always, the file that grows."""
+        failure: Ended | None = None
+        try:
+            self._judge_stages()
+        except Ended as ended:
+            failure = ended
+        copy = self._scan_copy(target, job.dest)
+        if failure is not None and (failure.flags or not _fidelity.anything_of(source, copy)):
+            # The login was refused or the disk is full: that is not for any case to answer.
+            raise failure
+        judged = _fidelity.judge(cases, source, copy, failure is not None)
+        for number, case in enumerate(cases):
+            doubtful = failure is not None and judged[number]["outcome"] != _fidelity.KEPT
+            if case.names and (doubtful or case.group == _fidelity.GROWING):
+                judged[number] = self._judge_alone(case, job, source, target)
+        for kind in sorted(_fidelity.losses(judged) - self._declared()):
+            _record.add_flag(self.record, f"lost-{kind}")
+        self.record["fidelity"] = {"cases": judged}
+        self.record["status"] = "ok"
+        self.record["message"] = "" if failure is None else failure.message
+
+    def _scan_copy(self, target: Target, tree: str) -> _tree.Manifest:
+        target.request("scan", WORK_LIMIT_S, tree=tree, hash_content=True, more=True)
+        return _tree.unpack(target.request("manifest_rows", WORK_LIMIT_S)["packed"])
+
+    def _judge_alone(self, case: _fidelity.Case, job: Job, source: _tree.Manifest, target: Target) -> dict[str, Any]:
+        """What becomes of a hard case that is copied by itself."""
+        src = os.path.join(job.src, case.id)
+        params = self.params
+        target.request("prepare", WORK_LIMIT_S, dest=params["dest"], scratch=True)
+        with tempfile.TemporaryDirectory(dir=self.private_dir) as private_dir, _fidelity.growing(job.src, case):
+            commands = self.method.commands(
+                job._replace(
+                    src=src, private_dir=private_dir, list_source=lambda more: self._scan(src, False, None, more)
+                )
+            )
+            measured = self._run_stages(commands, target, job.dest)
+        if measured.lost is not None:
+            raise measured.lost
+        assert self.pipelines is not None
+        failed = not measured.finished or self.pipelines.first_failed is not None or self.far_failed is not None
+        copy = _fidelity.below(case, self._scan_copy(target, job.dest))
+        return _fidelity.judge([case], source, copy, failed)[0]
+
+    def _declared(self) -> frozenset[str]:
+        """What a copy to this target need not keep."""
+        # Only root may give a file to somebody else.
+        return self.method.losses() | ({_tree.OWNER} if self.target_uid != 0 else frozenset())
 
     def _miscounted(self) -> None:
         """The copy is whole, so that it was the count of the stream's bytes that was wrong."""
@@ -1045,6 +1130,8 @@ def run_copy(method_class: Any, options: dict[str, dict[str, Any]]) -> None:
         )
     if module.params["base"] is not None and not module.params["scratch"]:
         mistake = "base is what a copy in a scratch directory begins with: set scratch, or leave it out"
+    if module.params["fidelity"] and (module.params["update"] or not module.params["scratch"]):
+        mistake = "fidelity needs scratch, and no update: nobody keeps a copy of hard cases"
     if not 0 < module.params["timeout_s"] < float("inf"):
         mistake = "timeout_s {:g} is not a time: give seconds above 0".format(module.params["timeout_s"])
     if mistake:

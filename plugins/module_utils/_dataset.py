@@ -80,7 +80,7 @@ def _os_error(action: str, path: str, exc: OSError) -> DatasetError:
 
 
 @contextlib.contextmanager
-def _os_errors(action: str, path: str) -> Iterator[None]:
+def os_errors(action: str, path: str) -> Iterator[None]:
     """Turn an OSError into one sentence with the path."""
     try:
         yield
@@ -521,7 +521,7 @@ class Writer:
         assert self._first is not None
         path, total = os.path.join(self._first.path, name), hashlib.sha256()
         read = 0
-        with _os_errors("read", path):
+        with os_errors("read", path):
             for piece in read_whole(os.fsencode(path)):
                 total.update(piece)
                 read += len(piece)
@@ -543,7 +543,7 @@ class Writer:
         """Make one file that does not exist yet; on an error none is left."""
         path = os.path.join(self._root, planned.path)
         digest = hashlib.sha256()
-        with _os_errors("write", path):
+        with os_errors("write", path):
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
             try:
                 try:
@@ -588,7 +588,7 @@ def _read_beside(path: str) -> bytes | None:
         return None
     except OSError as exc:
         raise _os_error("read", path, exc) from exc
-    with os.fdopen(descriptor, "rb") as stream, _os_errors("read", path):
+    with os.fdopen(descriptor, "rb") as stream, os_errors("read", path):
         return stream.read()
 
 
@@ -642,10 +642,10 @@ def load_state(path: str) -> State:
     return State(entries, names, saved_description, manifest is not None, journal is not None, descriptions)
 
 
-def _write_beside(path: str, text: str) -> None:
+def write_beside(path: str, text: str) -> None:
     """Replace a file atomically; it is on disk when this returns."""
     temporary = path + ".tmp"
-    with _os_errors("write", path):
+    with os_errors("write", path):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -671,7 +671,7 @@ def save_manifest(path: str, plan: Plan, entries: Mapping[str, Entry]) -> None:
     """Write the manifest of a complete tree: one file a line."""
     head = json.dumps({"schema": SCHEMA, "made_by": MADE_BY, "description": plan.description})
     lines = ",\n".join(_line(name, entries[name]) for name in plan.files)
-    _write_beside(path + MANIFEST_SUFFIX, f'{head[:-1]}, "files": [\n{lines}\n]}}\n')
+    write_beside(path + MANIFEST_SUFFIX, f'{head[:-1]}, "files": [\n{lines}\n]}}\n')
 
 
 class Journal:
@@ -680,9 +680,9 @@ class Journal:
     def __init__(self, path: str, plan: Plan) -> None:
         self._path = path + JOURNAL_SUFFIX
         head = json.dumps({"description": plan.description}) + "\n"
-        with _os_errors("write", self._path):
+        with os_errors("write", self._path):
             if not os.path.lexists(self._path):
-                _write_beside(self._path, head)
+                write_beside(self._path, head)
                 head = ""
             self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
@@ -699,14 +699,14 @@ class Journal:
         _write_all(self._descriptor, memoryview(text.encode("utf-8")))
 
     def add(self, path: str, entry: Entry) -> None:
-        with _os_errors("write", self._path):
+        with os_errors("write", self._path):
             self._append(_line(path, entry) + "\n")
 
     def close(self) -> None:
         os.close(self._descriptor)
 
     def remove(self) -> None:
-        with _os_errors("remove", self._path):
+        with os_errors("remove", self._path):
             os.unlink(self._path)
             _fsync_directory(os.path.dirname(self._path))
 
@@ -739,7 +739,7 @@ def look(path: str) -> Found:
     waiting = [""]
     while waiting:
         below = waiting.pop()
-        with _os_errors("read", os.path.join(path, below)), os.scandir(os.path.join(path, below)) as listing:
+        with os_errors("read", os.path.join(path, below)), os.scandir(os.path.join(path, below)) as listing:
             for item in listing:
                 name = f"{below}/{item.name}" if below else item.name
                 status = item.stat(follow_symlinks=False)
@@ -885,7 +885,7 @@ def require_space(
 ) -> None:
     """Refuse what the filesystem cannot hold: whole blocks and inodes, less what is removed first."""
     where = nearest_directory(path)
-    with _os_errors("read", where):
+    with os_errors("read", where):
         filesystem = statvfs(where)
     block = filesystem.f_frsize or filesystem.f_bsize or 4096
     files = len(work.make)
@@ -941,7 +941,7 @@ def _make_parents(path: str) -> None:
 
 
 def _remove(path: str, files: Sequence[str], directories: Sequence[str]) -> None:
-    with _os_errors("remove", path):
+    with os_errors("remove", path):
         for name in files:
             os.unlink(os.path.join(path, name))
         for name in directories:
@@ -957,18 +957,18 @@ def _keep_directory_times(path: str, plan: Plan, first: First) -> None:
 
 
 def _apply(path: str, plan: Plan, state: State, found: Found, work: Work, first: First | None) -> None:
-    with _os_errors("make", path):
+    with os_errors("make", path):
         _make_parents(os.path.dirname(path))
     journal = Journal(path, plan)
     try:
-        with _os_errors("make", path):
+        with os_errors("make", path):
             if found.root is None:
                 _make_directory(path)
             for name, mode in work.modes:
                 os.chmod(os.path.join(path, name), mode)
         stale = [planned.path for planned in work.make if planned.path in found.files]
         _remove(path, work.remove_files + stale, work.remove_directories)
-        with _os_errors("make", path):
+        with os_errors("make", path):
             for name in work.make_directories:
                 _make_directory(os.path.join(path, name))
         entries = dict(state.entries)
@@ -979,7 +979,7 @@ def _apply(path: str, plan: Plan, state: State, found: Found, work: Work, first:
                     entry = writer.write(planned)
                     journal.add(planned.path, entry)
                     entries[planned.path] = entry
-        with _os_errors("write", path):
+        with os_errors("write", path):
             if first is not None:
                 _keep_directory_times(path, plan, first)
             flush_filesystem(path)
@@ -1079,7 +1079,7 @@ def absent(path: str, dry_run: bool = False) -> Result:
     directories = sorted(found.directories, reverse=True)
     if not dry_run:
         _remove(path, sorted(found.files), directories)
-        with _os_errors("remove", path):
+        with os_errors("remove", path):
             if found.root is not None:
                 os.rmdir(path)
             for suffix in (MANIFEST_SUFFIX, JOURNAL_SUFFIX):

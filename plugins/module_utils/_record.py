@@ -109,6 +109,7 @@ def new_record() -> dict[str, Any]:
             "ends": dict(end),
         },
         "verified": None,
+        "fidelity": None,
         "cache": {"requested": None, "achieved": None, "resident": None},
     }
 

@@ -202,8 +202,15 @@ class Planned(NamedTuple):
     settled: _tree.Manifest
 
 
-def plan(job: Job, core_Bps: float, window_bytes: int | None, split: bool) -> Planned | None:  # noqa: N803
-    """The parts of a job; null where it is a single stream, which needs no list."""
+def plan(
+    job: Job,
+    core_Bps: float,  # noqa: N803
+    window_bytes: int | None,
+    split: bool,
+    more: bool = False,
+) -> Planned | None:
+    """The parts of a job; null where it is a single stream, which needs no list. With C(more) the names to settle have
+    C(_tree.Entry.more)."""
     wanted = _number(job.params)
     if wanted is None:
         wanted = auto(
@@ -212,7 +219,7 @@ def plan(job: Job, core_Bps: float, window_bytes: int | None, split: bool) -> Pl
     if wanted == 1:
         return None
     began = time.monotonic()
-    listed = job.list_source()
+    listed = job.list_source(more)
     parts = cut(listed, wanted, split and can_split(job))
     cut_files = {piece.path for part in parts for piece in part.pieces}
     settled = {path: entry for path, entry in listed.entries.items() if entry.kind == "d" or path in cut_files}

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _streams
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _streams, _tree
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import Host, Job
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import Ended
 
@@ -18,11 +18,21 @@ COMPRESSORS = {"gzip": 9, "pigz": 9, "bzip2": 9, "xz": 9, "zstd": 19, "lz4": 12}
 #: What one core compresses, in bytes a second; pigz takes every core by itself.
 _CORE_BPS = {"gzip": 30e6, "bzip2": 12e6, "xz": 4e6, "zstd": 400e6, "lz4": 500e6}
 
-#: Options of every method that sends archives: what they go through on their way.
+#: What an archive can be told to keep beyond what it always does: GNU tar's options where it is made, and where it is
+#: unpacked. Only this format has times to the nanosecond.
+_KEEP: dict[str, tuple[list[str], list[str]]] = {
+    "sparse": (["-S"], []),
+    "xattrs": (["--xattrs", "--xattrs-include=*"], ["--xattrs", "--xattrs-include=*"]),
+    "acls": (["--acls"], ["--acls"]),
+    "times": (["--format=posix"], []),
+}
+
+#: Options of every method that sends archives: what is in them, and what they go through on their way.
 TAR_OPTIONS: dict[str, dict[str, Any]] = {
     "compression": {"type": "str", "choices": ["none", *COMPRESSORS], "default": "none"},
     "compression_level": {"type": "int"},
     "buffer": {"type": "str"},
+    "keep": {"type": "list", "elements": "str", "choices": list(_KEEP), "default": []},
 }
 
 
@@ -52,7 +62,7 @@ def _bad_level(params: Mapping[str, Any]) -> str | None:
 
 def label(params: Mapping[str, Any], transport: str) -> str:
     """C(tar|gzip -1|ssh), C(tar|mbuffer -m 64M|nc) and the like."""
-    parts = ["tar"]
+    parts = [" ".join(["tar", *(source[0] for source, _target in _kept(params))])]
     program = compression_of(params)
     if program:
         level = params["compression_level"]
@@ -72,21 +82,54 @@ def _in_directory(path: str) -> list[str]:
     return [*(["--no-unquote"] if "\\" in path else []), "-C", path]
 
 
+def _kept(params: Mapping[str, Any]) -> list[tuple[list[str], list[str]]]:
+    """The options of what is to be kept, in an order of ours."""
+    return [options for name, options in _KEEP.items() if name in params["keep"]]
+
+
+def _keep_at(host: Host, params: Mapping[str, Any], end: int) -> list[str]:
+    """tar's options for what is to be kept, at the source (0) or the target (1). Raises C(Ended) where its tar cannot."""
+    if not params["keep"]:
+        return []
+    tar = host.program("tar")
+    if "GNU tar" not in (host.version("tar") or ""):
+        raise Ended(
+            "unsupported",
+            f"tar on {host.end} {host.name} is not GNU tar, which keeps {', '.join(params['keep'])}: install it there or "
+            "leave out keep",
+        )
+    options = [option for options in _kept(params) for option in options[end]]
+    # It says so when it was built without, and then goes on.
+    said = host.ask([tar, *options, "-cf", "/dev/null", "-T", "/dev/null"])
+    if said:
+        raise Ended(
+            "unsupported",
+            f"tar on {host.end} {host.name} cannot keep {', '.join(params['keep'])}, it says: {said.strip().splitlines()[0]}",
+        )
+    return options
+
+
 def create(job: Job, number: int = 0, part: _streams.Part | None = None) -> list[str]:
     """The argv that writes the source's content as an archive to standard output, or C(part) of it, as stream
     C(number): first pieces of files, as they are, and then an archive of the other names."""
-    tar = job.source.program("tar")
+    tar, keep = job.source.program("tar"), _keep_at(job.source, job.params, 0)
     if part is None:
-        return [tar, *_in_directory(job.src), "-cf", "-", "--", "."]
+        return [tar, *keep, *_in_directory(job.src), "-cf", "-", "--", "."]
     # Names in a list are read as escapes and options unless it is said that they are not.
     listed = ["--no-unquote", "--no-recursion", "--null", "-C", job.src, "-T", _streams.write_list(job, number, part)]
     pieces = [_streams.send_piece(job.source.program("dd"), piece) for piece in part.pieces]
-    return _streams.in_turn([*pieces, *([[tar, *listed, "-cf", "-"]] if part.names else [])])
+    return _streams.in_turn([*pieces, *([[tar, *keep, *listed, "-cf", "-"]] if part.names else [])])
 
 
 def plan(job: Job, transport_Bps: float, window_bytes: int | None, split: bool) -> _streams.Planned | None:  # noqa: N803
     """C(_streams.plan) for archives."""
-    planned = _streams.plan(job, core_Bps(job.params, transport_Bps), window_bytes, split)
+    keep = job.params["keep"]
+    # A piece of a file has no holes.
+    split = split and "sparse" not in keep
+    more = bool({"xattrs", "acls"} & set(keep))
+    planned = _streams.plan(job, core_Bps(job.params, transport_Bps), window_bytes, split, more)
+    if planned is not None and more:
+        planned = planned._replace(settled=_only_kept(planned.settled, keep))
     if planned is not None and "GNU tar" not in (job.source.version("tar") or ""):
         raise Ended(
             "unsupported",
@@ -94,6 +137,22 @@ def plan(job: Job, transport_Bps: float, window_bytes: int | None, split: bool) 
             "there or choose streams: 1",
         )
     return planned
+
+
+def _only_kept(settled: _tree.Manifest, keep: Sequence[str]) -> _tree.Manifest:
+    """The names with no more of their attributes than tar is asked to keep."""
+
+    def kept(entry: _tree.Entry) -> _tree.Entry:
+        if entry.more is None:
+            return entry
+        xattrs = {
+            name: value
+            for name, value in entry.more.xattrs.items()
+            if ("acls" if name in _tree.ACLS else "xattrs") in keep
+        }
+        return entry._replace(more=entry.more._replace(xattrs=xattrs))
+
+    return _tree.Manifest({path: kept(entry) for path, entry in settled.entries.items()})
 
 
 def compress(host: Host, params: Mapping[str, Any]) -> list[list[str]]:
@@ -123,7 +182,7 @@ def extract(job: Job, part: _streams.Part | None = None, through: bool = False) 
     program = compression_of(job.params) if through else None
     if program:
         options = ["--use-compress-program=" + host.program(program, "choose compression: gzip")]
-    tar = [host.program("tar"), *options, *_in_directory(job.dest), "-xpf", "-"]
+    tar = [host.program("tar"), *_keep_at(host, job.params, 1), *options, *_in_directory(job.dest), "-xpf", "-"]
     if part is None:
         return tar
     pieces = [_streams.receive_piece(host.program("dd"), job.dest, piece) for piece in part.pieces]

@@ -48,11 +48,25 @@ _KINDS = (
 )
 _SPECIAL = frozenset("pscb")
 
+#: The extended attributes that hold POSIX ACLs, as Linux shows them.
+ACLS = ("system.posix_acl_access", "system.posix_acl_default")
+CAPABILITY = "security.capability"
+
+
+class More(NamedTuple):
+    """What else there is to a name: C(xattrs), its extended attributes in hexadecimal by name, ACLs among them;
+    C(allocated), the bytes that it takes on its filesystem; C(device), major and minor number of a device file."""
+
+    xattrs: dict[str, str]
+    allocated: int
+    device: tuple[int, int]
+
 
 class Entry(NamedTuple):
     """One name in a tree. C(kind) is a letter as C(find -type) writes it; C(size) counts only for regular files; C(link)
     is a symbolic link's text; C(same) is the first name (in byte order) of a hard-linked file's names, else empty;
-    C(signature) (device, inode, change time in ns) tells whether a known checksum still stands."""
+    C(signature) (device, inode, change time in ns) tells whether a known checksum still stands; C(more) is there where
+    C(scan) was asked for it."""
 
     kind: str
     size: int
@@ -64,6 +78,7 @@ class Entry(NamedTuple):
     same: bytes = b""
     sha256: str | None = None
     signature: tuple[int, int, int] = (0, 0, 0)
+    more: More | None = None
 
 
 class Manifest:
@@ -123,25 +138,26 @@ class Manifest:
 
     def pack(self) -> str:
         """The manifest as one line of ASCII text, compressed."""
-        rows = [[_to_text(path), *_row(entry)] for path, entry in self.entries.items()]
-        unreadable = {_to_text(path): reason for path, reason in self.unreadable.items()}
+        rows = [[to_text(path), *_row(entry)] for path, entry in self.entries.items()]
+        unreadable = {to_text(path): reason for path, reason in self.unreadable.items()}
         text = json.dumps({"entries": rows, "unreadable": unreadable}, separators=(",", ":"))
         return base64.b64encode(zlib.compress(text.encode("ascii"), 1)).decode("ascii")
 
 
-def _to_text(name: bytes) -> str:
+def to_text(name: bytes) -> str:
+    """A name as text that C(to_bytes) turns back."""
     # Not os.fsdecode: the two ends of a copy may have different locales.
     return name.decode("utf-8", "surrogateescape")
 
 
-def _to_bytes(name: str) -> bytes:
+def to_bytes(name: str) -> bytes:
     return name.encode("utf-8", "surrogateescape")
 
 
 def _row(entry: Entry) -> list[Any]:
     row: list[Any] = list(entry)
-    row[6] = _to_text(entry.link)
-    row[7] = _to_text(entry.same)
+    row[6] = to_text(entry.link)
+    row[7] = to_text(entry.same)
     return row
 
 
@@ -151,11 +167,14 @@ def unpack(text: str) -> Manifest:
         data = json.loads(zlib.decompress(base64.b64decode(text, validate=True)).decode("ascii"))
         entries = {}
         for row in data["entries"]:
-            row[7] = _to_bytes(row[7])
-            row[8] = _to_bytes(row[8])
+            row[7] = to_bytes(row[7])
+            row[8] = to_bytes(row[8])
             row[10] = tuple(row[10])
-            entries[_to_bytes(row[0])] = Entry(*row[1:])
-        unreadable = {_to_bytes(path): reason for path, reason in data["unreadable"].items()}
+            if len(row) > 11 and row[11] is not None:
+                xattrs, allocated, device = row[11]
+                row[11] = More(xattrs, allocated, tuple(device))
+            entries[to_bytes(row[0])] = Entry(*row[1:])
+        unreadable = {to_bytes(path): reason for path, reason in data["unreadable"].items()}
     except (zlib.error, KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(f"not a manifest: {error}") from error
     return Manifest(entries, unreadable)
@@ -205,6 +224,32 @@ def read_whole(path: bytes) -> Iterator[bytes]:
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def _lent(path: bytes, mode: int) -> Iterator[None]:
+    """Let an owner who has taken the right to read from himself have it for a moment."""
+    if os.access(path, os.R_OK, effective_ids=True):
+        yield
+        return
+    os.chmod(path, mode | stat.S_IRUSR)
+    try:
+        yield
+    finally:
+        os.chmod(path, mode)
+
+
+def _more(path: bytes, status: os.stat_result) -> More:
+    """Raises OSError."""
+    names: list[str] = []
+    # A filesystem without extended attributes has none, and not every kind of name can have them.
+    with contextlib.suppress(OSError):
+        names = os.listxattr(path, follow_symlinks=False)
+    # Labels of security modules belong to the host.
+    kept = [name for name in names if name.startswith(("user.", "trusted.")) or name in (*ACLS, CAPABILITY)]
+    xattrs = {name: os.getxattr(path, name, follow_symlinks=False).hex() for name in kept}
+    device = (os.major(status.st_rdev), os.minor(status.st_rdev))
+    return More(xattrs, status.st_blocks * 512, device)
+
+
 def sha256(path: bytes) -> str:
     """The SHA-256 of a regular file, in hexadecimal. Raises OSError."""
     total = hashlib.sha256()
@@ -213,11 +258,12 @@ def sha256(path: bytes) -> str:
     return total.hexdigest()
 
 
-def scan(root: Path, hash_content: bool = True, known: Manifest | None = None) -> Manifest:
+def scan(root: Path, hash_content: bool = True, known: Manifest | None = None, more: bool = False) -> Manifest:
     """List everything below C(root) without following a symbolic link.
 
     With C(hash_content) regular files get their SHA-256; a checksum in C(known) is taken over where size, times, device
-    and inode are as they were. What cannot be read is listed in C(unreadable) and is not an error; a C(root) that
+    and inode are as they were. With C(more) entries have C(Entry.more), and our own files that we may not read are read
+    all the same: for a tree of ours only. What cannot be read is listed in C(unreadable) and is not an error; a C(root) that
     cannot be listed raises OSError."""
     top = os.fsencode(root)
     entries: dict[bytes, Entry] = {}
@@ -264,10 +310,14 @@ def scan(root: Path, hash_content: bool = True, known: Manifest | None = None) -
                     entry = entry._replace(link=os.readlink(full))
                 elif kind == "f" and hash_content:
                     before = old.get(path)
-                    if before and before.sha256 and before._replace(sha256=None, same=b"") == entry:
+                    if before and before.sha256 and before._replace(sha256=None, same=b"", more=None) == entry:
                         entry = entry._replace(sha256=before.sha256)
                     else:
-                        entry = entry._replace(sha256=sha256(full))
+                        with _lent(full, entry.mode) if more else contextlib.nullcontext():
+                            entry = entry._replace(sha256=sha256(full))
+                if more:
+                    with _lent(full, entry.mode) if kind == "f" else contextlib.nullcontext():
+                        entry = entry._replace(more=_more(full, status))
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -340,9 +390,10 @@ def lay_out(root: Path, manifest: Manifest) -> None:
 
 
 def settle(root: Path, manifest: Manifest) -> None:
-    """Give the directories and regular files of C(manifest) that are below C(root) their mode, their time and, as root,
-    their owner; the deepest first, since what is done in a directory changes its time. What is not there, or not ours,
-    stays as it is. Raises OSError where the filesystem does not let us."""
+    """Give the directories and regular files of C(manifest) that are below C(root) their mode, their time, as root
+    their owner, and the extended attributes that the manifest has; the deepest first, since what is done in a directory
+    changes its time. What is not there, or not ours, stays as it is. Raises OSError where the filesystem does not let
+    us."""
     top = os.fsencode(root)
     for path in sorted(manifest.entries, reverse=True):
         entry, full = manifest.entries[path], os.path.join(top, path)
@@ -353,6 +404,10 @@ def settle(root: Path, manifest: Manifest) -> None:
             if os.geteuid() == 0:
                 # First: a change of owner takes set-id bits away.
                 os.chown(full, entry.uid, entry.gid, follow_symlinks=False)
+            for name, value in entry.more.xattrs.items() if entry.more else ():
+                # What this filesystem or user cannot have is left out, as tar does. The mode may take the right away.
+                with contextlib.suppress(OSError):
+                    os.setxattr(full, name, bytes.fromhex(value), follow_symlinks=False)
             os.chmod(full, entry.mode)
             os.utime(full, ns=(entry.mtime_ns, entry.mtime_ns), follow_symlinks=False)
 

@@ -51,8 +51,11 @@ options:
         (log-normal, sigma 0.5) and 40000 text files of 10 KB (log-normal, sigma 1, from 0.6 to 60 KB) lie in up to
         three levels of directories. The text is compressible, a quarter of all bytes. The rest is not.
       - V(empty) is a directory with nothing in it.
+      - V(fidelity) is a tree of hard cases, each in a directory of its own. Odd and long names, links, holes, special
+        files, modes, times, extended attributes, ACLs. What this user or filesystem cannot have is left out, and said in
+        the manifest. It has no O(scale), and is made anew where anything in it differs. Anything else in it is refused.
     type: str
-    choices: [small, large, tree, empty]
+    choices: [small, large, tree, empty, fidelity]
   parts:
     description:
       - The description of the tree, for shapes of one's own. Each part is a directory below O(path).
@@ -253,7 +256,7 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _dataset
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _dataset, _fidelity
 
 
 def argument_spec() -> dict[str, Any]:
@@ -270,7 +273,7 @@ def argument_spec() -> dict[str, Any]:
     return {
         "path": {"type": "path", "required": True},
         "name": {"type": "str"},
-        "shape": {"type": "str", "choices": ["small", "large", "tree", "empty"]},
+        "shape": {"type": "str", "choices": [*_dataset.SHAPES, _fidelity.SHAPE]},
         "parts": {"type": "list", "elements": "dict", "options": part},
         "update_of": {"type": "path"},
         "changes": {"type": "dict", "options": {kind: {"type": "float", "default": 0.0} for kind in _dataset.CHANGES}},
@@ -296,7 +299,10 @@ def main() -> None:
         if params["name"] is not None:
             _dataset.check_name(params["name"], "dataset name")
         if params["state"] == "absent":
-            result = _dataset.absent(path, dry_run=module.check_mode)
+            kind = _fidelity if _fidelity.is_made(path) else _dataset
+            result = kind.absent(path, dry_run=module.check_mode)
+        elif params["shape"] == _fidelity.SHAPE:
+            result = _fidelity.present(path, dry_run=module.check_mode)
         elif params["update_of"] is not None:
             result = _dataset.present_update(
                 path, params["update_of"], params["changes"], params["seed"], params["check"], dry_run=module.check_mode

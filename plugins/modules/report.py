@@ -42,6 +42,11 @@ options:
       - Trees, each with C(files) and C(bytes), of which to say how long each method would take, where runs of at least
         five shapes let that be told. By default 5 TB in files of 1 MB, and in files of 1 GB.
     type: raw
+  require:
+    description:
+      - What methods must keep to be ranked, a list of cases or groups of cases of the scenario C(fidelity). By default what
+        the campaign was planned with. A campaign that did not measure what methods keep is refused.
+    type: raw
 author:
   - linkops.bulkcopy contributors
 """
@@ -70,7 +75,8 @@ missing:
   elements: str
   returned: always
 facts:
-  description: For each source host the fact C(bulkcopy), C(links) by name with C(verdicts) and C(records).
+  description: For each source host the fact C(bulkcopy), C(links) by name with C(verdicts), C(fidelity) and
+    C(records).
   type: dict
   returned: always
 """

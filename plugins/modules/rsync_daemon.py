@@ -93,7 +93,13 @@ record:
       type: dict
     verified:
       description: How the copy was compared, the names that differ, and how many names lost what the method does not
-        keep.
+        keep. Null with O(fidelity=true).
+      type: dict
+    fidelity:
+      description: With O(fidelity=true) the C(cases), each with C(id), C(what) it is, how many C(names) it has and how many
+        were C(kept), the C(outcome) (V(kept), V(changed), V(followed), V(lost), V(refused) or V(not-made)) and the
+        C(detail). V(lost) is what is missing though the tool ended with 0, and what lost the attribute. V(refused) is what
+        is missing where the tool said so by its status.
       type: dict
 """
 
@@ -108,14 +114,14 @@ from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import En
 _MODULE = "copy"
 _USER = "bulkcopy"
 
-#: A daemon of root would else write as somebody else, and only root's may be told as whom.
-_AS_ROOT = "uid = 0\ngid = 0\n"
+#: A daemon of root would else write as somebody else, and only root's may be told as whom. Without a chroot, which only
+#: root can make, a daemon takes the slash off links that lead to absolute paths.
+_AS_ROOT = "use chroot = yes\nnumeric ids = no\nuid = 0\ngid = 0\n"
+_AS_USER = "use chroot = no\n"
 
-#: See rsyncd.conf(5). Names are not asked of a name server; links are stored as they are, which C(use chroot = no) would
-#: change.
+#: See rsyncd.conf(5). Names are not asked of a name server; links are not marked, as they would be.
 _CONFIGURATION = """\
 address = {address}
-use chroot = no
 reverse lookup = no
 {owner}[{module}]
 path = {path}/
@@ -178,7 +184,7 @@ class RsyncDaemon(CopyMethod):
             )
         configuration = _CONFIGURATION.format(
             address=job.ssh.address,
-            owner=_AS_ROOT if job.target.ask(["id", "-u"]).strip() == "0" else "",
+            owner=_AS_ROOT if job.target.ask(["id", "-u"]).strip() == "0" else _AS_USER,
             module=_MODULE,
             path=path,
             peer=job.peer,

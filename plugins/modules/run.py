@@ -115,6 +115,10 @@ throughput_Bps:
   description: Payload bytes a second.
   type: float
   returned: when it was measured
+kept:
+  description: In the scenario C(fidelity), how many cases were kept.
+  type: str
+  returned: when it was not skipped
 tried:
   description: Whether anything was run. It is not where the preparation or an earlier run found that it cannot work.
   type: bool

@@ -107,7 +107,13 @@ record:
       type: dict
     verified:
       description: How the copy was compared, the names that differ, and how many names lost what the method does not
-        keep.
+        keep. Null with O(fidelity=true).
+      type: dict
+    fidelity:
+      description: With O(fidelity=true) the C(cases), each with C(id), C(what) it is, how many C(names) it has and how many
+        were C(kept), the C(outcome) (V(kept), V(changed), V(followed), V(lost), V(refused) or V(not-made)) and the
+        C(detail). V(lost) is what is missing though the tool ended with 0, and what lost the attribute. V(refused) is what
+        is missing where the tool said so by its status.
       type: dict
 """
 
@@ -152,7 +158,7 @@ class Scp(CopyMethod):
         return None if program == "scp" else super().version_option(program)
 
     def losses(self) -> frozenset[str]:
-        # Set-id bits are lost with -p too, and hours before 1970.
+        # Set-id bits are lost with -p too. So are times before 1970, which are no reason to compare no times at all.
         lost = frozenset(
             [_tree.SYMLINKS, _tree.SPECIAL_FILES, _tree.HARDLINKS, _tree.OWNER, _tree.MODE, _tree.DELETIONS]
         )

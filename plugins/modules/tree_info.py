@@ -87,7 +87,7 @@ tree:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _agent, _tree
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _agent, _fidelity, _tree
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import escape
 
 
@@ -107,7 +107,8 @@ def main() -> None:
             module.warn(f"the list in {manifest_path} is of no use and is made again: {error}")
     try:
         manifest = _tree.scan(path, True, known)
-        if manifest.unreadable:
+        # In a tree of hard cases some are unreadable on purpose.
+        if manifest.unreadable and not _fidelity.is_made(path):
             first = sorted(manifest.unreadable)[0]
             module.fail_json(
                 msg=f"{len(manifest.unreadable)} names in {path} cannot be read, the first is {escape(first)}: {manifest.unreadable[first]}"
@@ -115,7 +116,8 @@ def main() -> None:
         changed = bool(manifest_path) and (known is None or known.entries != manifest.entries)
         if changed and not module.check_mode:
             _tree.save(manifest, manifest_path)
-        compressed = _tree.compressibility(path, manifest, _agent.which(["zstd"])["zstd"])
+        readable = {name: entry for name, entry in manifest.entries.items() if name not in manifest.unreadable}
+        compressed = _tree.compressibility(path, _tree.Manifest(readable), _agent.which(["zstd"])["zstd"])
     except OSError as error:
         module.fail_json(msg=f"cannot list {error.filename or path}: {error.strerror}")
     module.exit_json(

@@ -37,24 +37,27 @@ class Advice:
     reason: str
 
 
-def recommend(candidates: Sequence[Candidate], allow_cleartext: bool, provisional: bool) -> Advice:
+def recommend(candidates: Sequence[Candidate], allow_cleartext: bool, provisional: bool, condition: str = "") -> Advice:
     """The method to use for one link, dataset and scenario.
 
     From I(best) and I(equivalent) the encrypted one with the least CPU per GB. Where none of them is encrypted, the same
     choice among the encrypted ones alone, with what it costs against the best and which others may be as fast. Clear
-    text can win only where it is allowed.
+    text can win only where it is allowed. C(condition) says what decided which methods were candidates at all; it becomes
+    a part of the reason.
     """
     ranked = sorted((c for c in candidates if c.ratio is not None), key=lambda c: c.ratio or 0.0)
     if not ranked:
         measured = any(c.verdict == UNRESOLVED for c in candidates)
         return Advice(None, "no block has every method" if measured else "no method was measured")
+    given = f"; {condition}" if condition else ""
     allowed = [c for c in ranked if allow_cleartext or c.encrypted]
     if not allowed:
         return Advice(
             None,
-            f"only clear text was measured, {ranked[0].label} fastest: set bulkcopy_allow_cleartext: true to accept it",
+            f"only clear text {'is left' if condition else 'was measured'}, {ranked[0].label} fastest: set "
+            f"bulkcopy_allow_cleartext: true to accept it{given}",
         )
-    end = "; provisional" if provisional else ""
+    end = given + ("; provisional" if provisional else "")
     leaders = [c for c in allowed if c.verdict in (BEST, EQUIVALENT)]
     if leaders:
         chosen = _least_cpu(leaders)

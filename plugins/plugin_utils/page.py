@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import charts, wording
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.charts import escape
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import EMPTY, FULL
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import EMPTY, FIDELITY, FULL
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import DISQUALIFIED
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.summary import LinkResult, MethodResult, Result, Summary
 
@@ -35,11 +35,13 @@ _STYLE = """\
 :root {
   --back: #fff; --text: #1b1f24; --soft: #5a6370; --rule: #d5d9df; --chosen: #e6f0fb;
   --one: #0f62ac; --two: #b35a00; --warn: #8a4b00; --warn-back: #fff3dc; --good: #17653a; --good-back: #e2f3e8;
+  --bad: #9c1c1c; --bad-back: #fbe3e1;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --back: #15181c; --text: #e3e6ea; --soft: #a0a8b4; --rule: #363d47; --chosen: #1c3047;
     --one: #6fb3f5; --two: #efa25a; --warn: #f5c983; --warn-back: #3b2d14; --good: #8fd6a9; --good-back: #17351f;
+    --bad: #f2a09a; --bad-back: #451c1a;
   }
 }
 * { box-sizing: border-box; }
@@ -84,6 +86,15 @@ tbody th { font-weight: 400; }
 .figures tbody th.long { min-width: 20rem; }
 tr.chosen > * { background: var(--chosen); }
 tr.chosen code { font-weight: 700; }
+.kept th, .kept td { padding: .25rem .3rem; }
+.kept thead th:not(:first-child) { min-width: 0; text-align: left; }
+.figures.kept thead th:nth-child(n) { min-width: 0; }
+.kept thead th span { writing-mode: vertical-rl; transform: rotate(180deg); font-weight: 400; white-space: nowrap; }
+.kept thead th.required span { font-weight: 700; }
+.kept .good { color: var(--good); background: var(--good-back); }
+.kept .changed { color: var(--warn); background: var(--warn-back); }
+.kept .lost { color: var(--bad); background: var(--bad-back); }
+.figures.kept tbody th { white-space: nowrap; }
 .wide { overflow-x: auto; }
 .wide:focus-visible { outline: 2px solid var(--one); }
 .answer { width: 100%; font-size: 14px; table-layout: fixed; }
@@ -129,6 +140,7 @@ svg .bar.target { fill: var(--two); stroke: var(--two); }
   :root {
     --back: #fff; --text: #000; --soft: #444; --rule: #bbb; --chosen: #e8eef5;
     --one: #0f62ac; --two: #b35a00; --warn: #6b3a00; --warn-back: #fff; --good: #0f4a2a; --good-back: #fff;
+    --bad: #7a1010; --bad-back: #fff;
   }
   body { max-width: none; padding: 0; font-size: 10pt; }
   table { font-size: 7.5pt; }
@@ -185,11 +197,16 @@ def _answers(summary: Summary) -> list[str]:
         if reason:
             parts.append(f'<tr>{name}<td colspan="4">not measured: {escape(reason)}</td></tr>\n')
             continue
-        if all(result.scenario == EMPTY for result in link.results):
+        if not link.fidelity and all(result.scenario == EMPTY for result in link.results):
             parts.append(f'<tr>{name}<td colspan="4">only the fixed cost of each method was measured</td></tr>\n')
         for place, result in enumerate(link.results, 1):
             if result.scenario != EMPTY:
                 parts.append(f"<tr>{name}{_answer(result, f'link-{number}-{place}')}</tr>\n")
+        if link.fidelity:
+            parts.append(
+                f'<tr>{name}<td><a href="#link-{number}-{FIDELITY}">what is kept</a></td><td colspan="3">'
+                f"{escape(wording.capitalised(link.fidelity.reason))}</td></tr>\n"
+            )
     return [*parts, "</tbody>\n</table>\n</section>\n"]
 
 
@@ -245,7 +262,60 @@ def _link(link: LinkResult, ident: str) -> list[str]:
     for place, result in enumerate(link.results, 1):
         show = _fixed_costs if result.scenario == EMPTY else _result
         parts += [f'<section id="{ident}-{place}">\n', *show(link, result, f"{ident}-{place}"), "</section>\n"]
-    return [*parts, *_models(link), *_hosts(link), "</section>\n"]
+    return [*parts, *_kept(link, f"{ident}-{FIDELITY}"), *_models(link), *_hosts(link), "</section>\n"]
+
+
+#: How a cell is coloured that does not say yes, by the worst that it says.
+_KEPT_CLASSES = {"L": "lost", "R": "lost", "C": "changed", "F": "changed"}
+
+
+def _kept(link: LinkResult, ident: str) -> list[str]:
+    """What each method keeps: a table of the groups that users ask for, and below it what was not kept, by case."""
+    if link.fidelity is None:
+        return []
+    found = link.fidelity
+    title = escape(wording.capitalised(wording.kept_line(found)))
+    parts = [
+        f'<section id="{ident}">\n<h3>{title}</h3>\n<p class="use">{escape(wording.capitalised(found.reason))}.</p>\n'
+    ]
+    groups = wording.kept_groups(found)
+    heads = "".join(
+        f'<th scope="col"{_REQUIRED * (name in found.required)}><span>{escape(name)}</span></th>' for name in groups
+    )
+    cells = "".join(f"<td>{number}</td>" for number in wording.kept_names(found))
+    rows = [f'<tr class="soft"><th scope="row">names in the tree</th>{cells}<td></td></tr>']
+    for method in found.methods:
+        cells = "".join(map(_kept_cell, wording.kept_cells(found, method)))
+        cls = ' class="chosen"' if found.required and not method.unmet else ""
+        count = escape(wording.kept_count(method))
+        rows.append(f"<tr{cls}>{_name_cell(method.label)}{cells}<td>{count}</td></tr>")
+    parts.append(
+        '<div class="wide" role="region" tabindex="0" aria-label="What each method keeps">\n<table class="figures kept">\n'
+        f'<thead><tr><th scope="col">method</th>{heads}<th scope="col">cases kept</th></tr></thead>\n<tbody>\n'
+        + "\n".join(rows)
+        + "\n</tbody>\n</table>\n</div>\n"
+    )
+    required = " Bold: required." if found.required else ""
+    parts.append(f'<p class="soft">{escape(wording.SIGNS_LEGEND)}{required}</p>\n')
+    parts.append(_list(wording.kept_notes(found)))
+    lines = [
+        f'<tr><th scope="row"><code>{escape(name)}</code></th>'
+        + "".join(f'<td class="words">{escape(text)}</td>' for text in texts)
+        + "</tr>"
+        for name, *texts in wording.kept_details(found)
+    ]
+    if lines:
+        parts += ["<h4>What was not kept</h4>\n", _wide("Cases", [(name, False) for name in wording.KEPT_HEAD], lines)]
+    return [*parts, "</section>\n"]
+
+
+_REQUIRED = ' class="required"'
+
+
+def _kept_cell(text: str) -> str:
+    word = text.split(" ")[0] if text.startswith("yes") else text.removesuffix(f" {wording.NONE}").split(" ")[-1]
+    cls = "good" if word == "yes" else _KEPT_CLASSES.get(word[-1], "soft")
+    return f'<td class="{cls}">{escape(text)}</td>'
 
 
 def _hosts(link: LinkResult) -> list[str]:
@@ -482,7 +552,8 @@ def _how_to_read() -> str:
         "target's disk has everything. <b>?</b> is what could not be measured.</li>"
         "<li>Ratios compare within the same block. Their intervals hold for all pairs of methods at once.</li>"
         "<li>Slower: the whole interval lies beyond the dashed line, 5 % or the noise floor. Equivalent: all of it lies "
-        "before. Unresolved: too few blocks to say. Disqualified: a copy was corrupt, failed or could not be tried.</li>"
+        "before. Unresolved: too few blocks to say. Disqualified: a copy was corrupt, failed or could not be "
+        "tried, or it does not keep what is required.</li>"
         "<li>Provisional: fewer blocks than the exact test needs; the intervals take the noise for log-normal.</li>"
         "<li>CPU: 100 % is one core. The target's figure includes what sshd itself spends.</li>"
         "</ul>\n</section>\n"

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _dataset
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _dataset, _fidelity
 
 #: Blocks below which the noise floor says nothing, so that an A/A copy would be wasted time.
 REPLICA_MIN_BLOCKS = 5
@@ -28,8 +28,10 @@ OVERHEAD_S = 1.5
 DEFAULT_RATE_MBIT = 1000.0
 GOODPUT_SHARE = 0.94
 COMPRESSOR_BPS = 25_000_000.0
+#: What a run on the tree of hard cases takes: a method that fails on some copies each of these again.
+FIDELITY_S = 5.0
 
-FULL, UPDATE, EMPTY = SCENARIOS = ("full", "update", "empty")
+FULL, UPDATE, EMPTY, FIDELITY = SCENARIOS = ("full", "update", "empty", _fidelity.SHAPE)
 #: How files of version 2 of a tree differ from those of version 1, and the share of all that do where nobody says.
 CHANGES = ("changed", "grew", "appeared", "vanished")
 UPDATE_SHARE = 0.01
@@ -54,6 +56,7 @@ PROFILE_KEYS = (
     "budget_minutes",
     "scenarios",
     "update",
+    "require",
     "warmups",
     "warmup_datasets",
     "replica",
@@ -198,7 +201,8 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """C(update) has the share of the files for each of C(CHANGES). C(blocks) are run in any case. More follow, up to
+    """C(update) has the share of the files for each of C(CHANGES). C(require) has the cases and groups of cases of the
+    scenario C(fidelity) that a method must keep to be ranked. C(blocks) are run in any case. More follow, up to
     C(max_blocks), until the interval of every ratio is within C(precision) or C(budget_minutes) of measuring have
     passed."""
 
@@ -210,6 +214,7 @@ class Settings:
     update: Mapping[str, float] = dataclasses.field(
         default_factory=lambda: dict.fromkeys(CHANGES, UPDATE_SHARE / len(CHANGES))
     )
+    require: tuple[str, ...] = ()
     warmups: int = 1
     warmup_datasets: str = "smallest"
     replica: str | bool = "auto"
@@ -255,6 +260,8 @@ class Plan:
         for tree in data["trees"]:  # the sizes of existing trees are only known later; their digest is compared then
             del tree["files"], tree["bytes"]
         del data["rounds"]
+        # It decides what is ranked, and what is measured only by the scenario that it adds.
+        del data["settings"]["require"]
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
@@ -293,6 +300,27 @@ def read_sizes(raw: Any) -> tuple[Size, ...]:
     return tuple(sizes)
 
 
+def read_require(raw: Any, where: str) -> tuple[str, ...]:
+    """What methods must keep, as C(bulkcopy_require) names it. Raises L(InputError)."""
+    reader = _Reader()
+    required = _read_require(raw, where, reader)
+    if reader.faults:
+        raise InputError(reader.faults)
+    return required
+
+
+def _read_require(raw: Any, where: str, reader: _Reader) -> tuple[str, ...]:
+    required = reader.texts({"require": raw}, "require", where)
+    known = dict.fromkeys([*_fidelity.GROUPS, *_fidelity.IDS])
+    for name in required:
+        if name not in known:
+            reader.fault(
+                f"{where}: there is no {name!r} that a copy could keep or lose; there are {', '.join(_fidelity.GROUPS)}"
+                f"{suggest(name, known)}."
+            )
+    return tuple(dict.fromkeys(required))
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """C( (did you mean X?)) for the closest known word, else the empty string."""
     close = difflib.get_close_matches(str(word), list(known), n=1)
@@ -314,12 +342,15 @@ def tree_key(source: str, directory: str) -> str:
     return f"{source}:{directory}"
 
 
-#: The tree of the scenario C(empty): every link has it.
-EMPTY_DATASET = Dataset(name=EMPTY, shape="empty")
+#: The trees of scenarios that have one of their own: every link has it.
+OWN_DATASETS = {
+    EMPTY: Dataset(name=EMPTY, shape="empty"),
+    FIDELITY: Dataset(name=FIDELITY, shape=_fidelity.SHAPE),
+}
 
 
 class Workload(NamedTuple):
-    """What is measured in every block: a dataset in a scenario."""
+    """What is measured in every block, or in the first one only: a dataset in a scenario."""
 
     dataset: Dataset
     scenario: str
@@ -329,8 +360,8 @@ def make_workloads(datasets: Iterable[Dataset], scenarios: Iterable[str]) -> tup
     """All of them, in the order of a block. An existing tree has no older version that it could be an update of."""
     workloads: list[Workload] = []
     for scenario in scenarios:
-        if scenario == EMPTY:
-            workloads.append(Workload(EMPTY_DATASET, EMPTY))
+        if scenario in OWN_DATASETS:
+            workloads.append(Workload(OWN_DATASETS[scenario], scenario))
         else:
             workloads += [Workload(dataset, scenario) for dataset in datasets if scenario == FULL or not dataset.path]
     return tuple(workloads)
@@ -338,7 +369,7 @@ def make_workloads(datasets: Iterable[Dataset], scenarios: Iterable[str]) -> tup
 
 def is_on(link: Link, dataset: Dataset) -> bool:
     """Whether a dataset is measured on a link."""
-    return not link.datasets or dataset.name in link.datasets or dataset == EMPTY_DATASET
+    return not link.datasets or dataset.name in link.datasets or dataset in OWN_DATASETS.values()
 
 
 class _Reader:
@@ -452,6 +483,7 @@ def read_settings(profile: Mapping[str, Any], places: Mapping[str, str], reader:
         replica = "auto"
     blocks = reader.whole(profile, "blocks", places["blocks"], least=1, most=1000, default=3) or 3
     scenarios = reader.texts(profile, "scenarios", places["scenarios"]) or (FULL,)
+    require = _read_require(profile.get("require"), places["require"], reader)
     for scenario in scenarios:
         if scenario not in SCENARIOS:
             reader.fault(
@@ -467,8 +499,11 @@ def read_settings(profile: Mapping[str, Any], places: Mapping[str, str], reader:
         max_blocks=reader.whole(profile, "max_blocks", places["max_blocks"], least=blocks, most=1000) or blocks,
         precision=precision,
         budget_minutes=reader.number(profile, "budget_minutes", places["budget_minutes"], above=0),
-        scenarios=tuple(scenario for scenario in SCENARIOS if scenario in scenarios),
+        scenarios=tuple(
+            scenario for scenario in SCENARIOS if scenario in scenarios or (scenario == FIDELITY and require)
+        ),
         update=_read_update(profile.get("update", UPDATE_SHARE), places["update"], reader),
+        require=require,
         warmups=warmups or 0,
         warmup_datasets=reader.choice(
             profile, "warmup_datasets", places["warmup_datasets"], ("smallest", "all"), "smallest"
@@ -737,8 +772,8 @@ def _directory(dataset: Dataset, link: Link) -> tuple[str, float]:
 
 
 def _size(dataset: Dataset, scale: float) -> tuple[int, int] | None:
-    """(files, bytes) of a generated dataset; null for an existing tree, which only its source can tell."""
-    if dataset.path is not None:
+    """(files, bytes) of a generated dataset; null for one of which only its source can tell."""
+    if dataset.path is not None or dataset.shape == _fidelity.SHAPE:
         return None
     parts = _dataset.SHAPES[dataset.shape] if dataset.shape is not None else _parts(dataset.parts)
     planned = _dataset.make_plan(parts, scale)
@@ -831,7 +866,7 @@ def make_cells(
     """Every run of the campaign, link by link: the warm-ups, then block after block, those included that are run only
     where they are needed; in a block each dataset, and in it each method once (the A/A copy of C(replica) too), in an
     order that depends on the seed and on nothing else that may change. A block is complete in all datasets before the
-    next begins."""
+    next begins. What a method keeps is the same each time, so that C(FIDELITY) is in the first block only."""
     cells: list[Cell] = []
     for link in links:
         measured = [(item.name, scenario) for item, scenario in workloads if (link.name, item.name, scenario) in trees]
@@ -843,8 +878,10 @@ def make_cells(
         blocks += [(False, block, measured) for block in range(1, settings.max_blocks + 1)]
         for warmup, block, parts in blocks:
             for name, scenario in parts:
+                if scenario == FIDELITY and block > 1:
+                    continue
                 entries = [(method.label, 0) for method in methods]
-                if replica is not None and not warmup:
+                if replica is not None and not warmup and scenario != FIDELITY:
                     entries.append((replica, 1))
                 place = [seed, link.name, name, scenario, "warmup" if warmup else "measured", block]
                 # A text seed makes the same order on every Python 3 (it goes through SHA-512).
@@ -907,11 +944,14 @@ def make_plan(
             f"{places['budget_minutes']} only ends blocks that are added: set bulkcopy_max_blocks above {settings.blocks}."
         )
     read = read_links(links, hosts, ssh_users or {}, reader, profile_name, profiles)
-    datasets = read_datasets(profile.get("datasets"), places["datasets"], reader)
+    datasets = []
+    if profile.get("datasets") is not None or not set(settings.scenarios) <= set(OWN_DATASETS):
+        datasets = read_datasets(profile.get("datasets"), places["datasets"], reader)
     methods = read_methods(profile.get("methods"), places["methods"], standard_methods, reader)
     names = [dataset.name for dataset in datasets]
-    if EMPTY in names:
-        reader.fault(f"{places['datasets']}: the name {EMPTY} is that of a scenario: add it to scenarios instead.")
+    for name in OWN_DATASETS:
+        if name in names:
+            reader.fault(f"{places['datasets']}: the name {name} is that of a scenario: add it to scenarios instead.")
     if settings.scenarios == (UPDATE,) and datasets and all(dataset.path for dataset in datasets):
         reader.fault(
             f"{places['datasets']}: an existing tree has no older version, so that the scenario {UPDATE} needs a generated "
@@ -973,6 +1013,8 @@ def estimate(plan: Plan, sizes: Mapping[str, int] | None = None, done: Iterable[
         runs += 1
         total += size
         spent_s = run_estimate_s(size, links[cell.link].rate_mbit, methods[cell.label].compresses)
+        if cell.scenario == FIDELITY:
+            spent_s += FIDELITY_S
         seconds[cell.link] += spent_s
         if cell.warmup or cell.block <= plan.settings.blocks:
             sure_runs += 1
@@ -988,7 +1030,8 @@ def estimate(plan: Plan, sizes: Mapping[str, int] | None = None, done: Iterable[
         duration_s=duration_s,
         sure_runs=sure_runs,
         sure_s=sure_s,
-        unknown=tuple(key for key, size in known.items() if size is None),
+        # A tree of hard cases has a few MB.
+        unknown=tuple(tree.key for tree in trees if known[tree.key] is None and tree.shape != _fidelity.SHAPE),
     )
 
 
@@ -1047,7 +1090,13 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
 
     return Plan(
         seed=int(data["seed"]),
-        settings=Settings(**{**data["settings"], "scenarios": tupled(data["settings"]["scenarios"])}),
+        settings=Settings(
+            **{
+                **data["settings"],
+                "scenarios": tupled(data["settings"]["scenarios"]),
+                "require": tupled(data["settings"].get("require")),
+            }
+        ),
         replica=data["replica"],
         links=tuple(
             Link(

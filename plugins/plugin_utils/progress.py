@@ -56,7 +56,9 @@ def line(run: Mapping[str, Any], progress: Progress) -> str:
     block = f"{'warm-up' if run['warmup'] else 'block'} {run['block']}/{run['blocks']}"
     label = f"{run['label']}{' (again)' if run.get('replica') else ''}"
     text = f"{count:<9} {run['link']} {run['dataset']} {block:<11} {label:<15} "
-    if run["status"] == "ok":
+    if run["status"] == "ok" and run.get("kept"):
+        text += f"kept {run['kept']}"
+    elif run["status"] == "ok":
         speed = run.get("throughput_Bps")
         text += f"{run['total_s']:8.3f} s" if run.get("total_s") is not None else "       ? s"
         text += f" {speed / 1e6:7.1f} MB/s" if speed is not None else ""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import wording
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import EMPTY, FULL
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import EMPTY, FIDELITY, FULL
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import DISQUALIFIED
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.summary import (
     LinkResult,
@@ -56,8 +56,9 @@ def table(summary: Summary, width: int = WIDTH) -> str:
         for result in link.results:
             block = _fixed_costs(result) if result.scenario == EMPTY else _table_lines(result, width)
             lines += ["", wording.result_line(result), *block]
+        lines += _kept_lines(link)
         lines += _model_lines(link)
-    if any(not wording.unmeasured(link) for link in summary.links):
+    if any(link.results and not wording.unmeasured(link) for link in summary.links):
         lines += ["", LEGEND]
     return "\n".join(part for line in lines for part in (_fit(wording.plain(line), width) or [""])) + "\n"
 
@@ -71,7 +72,8 @@ def _fit(line: str, width: int) -> list[str]:
 
 
 def last_words(summary: Mapping[str, Any]) -> list[str]:
-    """What C(summary.json) recommends, one line for each link, dataset and scenario in which there is data to copy."""
+    """What C(summary.json) recommends, one line for each link, dataset and scenario in which there is data to copy; and
+    who keeps what is required, or most."""
     lines = []
     for link in summary.get("links", ()):
         for result in link["results"]:
@@ -83,6 +85,8 @@ def last_words(summary: Mapping[str, Any]) -> list[str]:
                 "" if result["scenario"] == FULL else f" ({wording.scenario(result['scenario'])})"
             )
             lines.append(f"{link['name']}, {what}: {use}{' (provisional)' if provisional else ''}")
+        if link.get("fidelity"):
+            lines.append(f"{link['name']}, {FIDELITY}: {link['fidelity']['reason']}")
     return lines
 
 
@@ -170,6 +174,22 @@ def _fixed_costs(result: Result) -> list[str]:
     return lines + [f"  {note}" for note in wording.notes(result)]
 
 
+def _kept_lines(link: LinkResult) -> list[str]:
+    """What each method keeps, methods that keep the same in one line; the tables are in the reports."""
+    if link.fidelity is None:
+        return []
+    lines = ["", wording.kept_line(link.fidelity)]
+    alike: dict[str, list[str]] = {}
+    for method in link.fidelity.methods:
+        if not method.reason:
+            cells = zip(wording.kept_groups(link.fidelity), wording.kept_cells(link.fidelity, method), strict=True)
+            bad = ", ".join(f"{name} {cell}" for name, cell in cells if not cell.startswith(("yes", wording.NONE)))
+            alike.setdefault(f"{wording.kept_count(method)}{f'; not {bad}' if bad else ''}", []).append(method.label)
+    lines += [f"  {', '.join(labels)}: {what}" for what, labels in alike.items()]
+    lines += [f"  {note}" for note in wording.kept_notes(link.fidelity)]
+    return [*lines, f"  {wording.SIGNS_LEGEND}", f"=> {link.fidelity.reason}"]
+
+
 def _model_lines(link: LinkResult) -> list[str]:
     if not link.models:
         return []
@@ -215,10 +235,11 @@ def markdown(summary: Summary) -> str:
         lines += ["", f"## {_md(wording.link_line(link))}"]
         if link.flags:
             lines += ["", *(f"- {_md(wording.flag_line(flag))}" for flag in link.flags)]
-        if not link.results:
+        if not link.results and not link.fidelity:
             lines += ["", f"Not measured: {wording.unmeasured(link)}."]
         for result in link.results:
             lines += ["", f"### {_md(wording.result_line(result))}", "", *_md_result(result)]
+        lines += _md_kept(link)
         lines += _md_models(link)
         hosts = wording.host_rows(link)
         if hosts:
@@ -280,6 +301,27 @@ def _md_result(result: Result) -> list[str]:
     flags = [wording.flag_line(flag) for flag in [*common, *single, *result.flags]]
     lines += _md_list([*wording.notes(result), *limits, *flags])
     return [*lines, "", f"**{_md(wording.capitalised(wording.advice_line(result)))}**"]
+
+
+def _md_kept(link: LinkResult) -> list[str]:
+    """What each method keeps: a table of the groups that users ask for, and below it what was not kept, by case."""
+    if link.fidelity is None:
+        return []
+    found = link.fidelity
+    groups = wording.kept_groups(found)
+    lines = ["", f"### {_md(wording.capitalised(wording.kept_line(found)))}", ""]
+    head = ["method", *(f"{name} (required)" if name in found.required else name for name in groups), "cases kept"]
+    rows = [["(names in the tree)", *map(str, wording.kept_names(found)), ""]] if groups else []
+    for method in found.methods:
+        cells = wording.kept_cells(found, method)
+        rows.append([method.label, *cells, wording.kept_count(method)])
+    lines += _md_table(head, "-" * len(head), rows)
+    lines += ["", _md(wording.SIGNS_LEGEND), *_md_list(wording.kept_notes(found))]
+    lines += ["", f"**{_md(wording.capitalised(found.reason))}.**"]
+    details = wording.kept_details(found)
+    if details:
+        lines += ["", "#### What was not kept", "", *_md_table(wording.KEPT_HEAD, "-----", details)]
+    return lines
 
 
 def _time_or_fault(method: MethodResult) -> str:
@@ -364,11 +406,13 @@ CSV_COLUMNS = (
     "rtt_ms",
     "rtt_end_ms",
     "link_flags",
+    "fidelity",
 )
 
 
 def as_csv(summary: Summary) -> str:
-    """C(summary.csv): one line a link, dataset, scenario and method; what is not known is empty."""
+    """C(summary.csv): one line a link, dataset, scenario and method; what is not known is empty. Those of the scenario
+    C(fidelity) have C(id:outcome:kept/names) of each case."""
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -424,4 +468,20 @@ def as_csv(summary: Summary) -> str:
                         "link_flags": " ".join(link.flags),
                     }
                 )
+        for keeping in link.fidelity.methods if link.fidelity else ():
+            writer.writerow(
+                {
+                    "link": link.name,
+                    "dataset": FIDELITY,
+                    "scenario": FIDELITY,
+                    "label": keeping.label,
+                    "module": keeping.module,
+                    "n": 0 if keeping.reason else 1,
+                    "verdict": DISQUALIFIED if keeping.unmet else "",
+                    "reason": keeping.reason or "; ".join(keeping.unmet),
+                    "fidelity": " ".join(
+                        f"{case['id']}:{case['outcome']}:{case['kept']}/{case['names']}" for case in keeping.cases
+                    ),
+                }
+            )
     return buffer.getvalue()

@@ -18,13 +18,15 @@ from ansible_collections.linkops.bulkcopy.plugins.module_utils._record import (
     INCOMPRESSIBLE,
     WIRE_TOO_SMALL,
 )
-from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import advice, blocks, limits, prediction
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils import advice, blocks, keeping, limits, prediction
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import (
     EMPTY,
+    FIDELITY,
     FULL,
     SCENARIOS,
     UPDATE,
     Cell,
+    InputError,
     Method,
     Plan,
     Size,
@@ -84,7 +86,7 @@ class MethodResult:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """All methods on one link, dataset and scenario, fastest first, the disqualified last. C(drift): how much slower the
+    """All methods on one link, dataset and scenario other than C(fidelity), fastest first, the disqualified last. C(drift): how much slower the
     last block was than the first, as a ratio less 1, with its interval; null where there are too few blocks."""
 
     dataset: str
@@ -143,6 +145,7 @@ class LinkResult:
     rtt_ms: float | None
     connect_s: float | None
     results: tuple[Result, ...]
+    fidelity: keeping.Fidelity | None = None  # what the methods keep; null where that was not asked
     ceiling_end_Bps: float | None = None  # noqa: N815  measured again after the last run
     rtt_end_ms: float | None = None
     flags: tuple[str, ...] = ()
@@ -207,11 +210,21 @@ def summarise(
     stops: blocks.Stops | None = None,
     predict: Sequence[Size] = (),
     software: Mapping[str, Any] | None = None,
+    require: Sequence[str] | None = None,
 ) -> Summary:
     """C(rows): one a run. C(link_facts): by link name, what was measured of it (C(rtt_ms), C(connect_s), C(ceiling_Bps),
     and after the last run C(rtt_end_ms) and C(ceiling_end_Bps)), as far as it was, the C(flags) that say why not, and the
     C(fingerprints) of its ends. C(stops): where no more blocks were needed. C(predict): the sizes of which to say how
-    long they would take."""
+    long they would take. C(require): what methods must keep to be ranked; null is what the plan says. Raises
+    L(InputError) where the campaign did not measure what they keep."""
+    required = plan.settings.require if require is None else require
+    if required and FIDELITY not in plan.settings.scenarios:
+        raise InputError(
+            [
+                f"campaign {campaign_id} did not measure what methods keep, so that nothing can be required: begin a new "
+                f"one with bulkcopy_require, or with {FIDELITY} among its scenarios."
+            ]
+        )
     by_id = {str(row["run_id"]): row for row in rows}
     cells = blocks.needed(plan.cells, stops or {})
     names = [*(dataset.name for dataset in plan.datasets), EMPTY]
@@ -223,6 +236,12 @@ def summarise(
         for cell in cells:
             if cell.link == link.name and not cell.warmup:
                 groups.setdefault(blocks.group_of(cell), []).append(cell)
+        hard = groups.pop(blocks.Group(link.name, FIDELITY, FIDELITY), None)
+        kept = None
+        if hard is not None:
+            runs = {cell.label: by_id[cell.run_id] for cell in hard if cell.run_id in by_id}
+            kept = keeping.summarise(plan.methods, runs, required)
+        unmet = {each.label: "; ".join(each.unmet) for each in (kept.methods if kept else ()) if each.unmet}
         fixed_s = _fixed_costs(plan, groups, by_id)
         results = tuple(
             _result(
@@ -233,6 +252,8 @@ def summarise(
                 {**facts, "fixed_s": fixed_s},
                 allow_cleartext,
                 (stops or {}).get(group),
+                unmet,
+                required,
             )
             for group in sorted(groups, key=lambda group: order.index((group.dataset, group.scenario)))
         )
@@ -246,12 +267,13 @@ def summarise(
                 rtt_ms=facts.get("rtt_ms"),
                 connect_s=facts.get("connect_s"),
                 results=results,
+                fidelity=kept,
                 ceiling_end_Bps=facts.get("ceiling_end_Bps"),
                 rtt_end_ms=facts.get("rtt_end_ms"),
                 flags=_link_flags(
                     facts, [row for cell in cells if cell.link == link.name and (row := by_id.get(cell.run_id))]
                 ),
-                models=_models(plan, groups, by_id, predict, facts),
+                models=_models(plan, groups, by_id, predict, facts, unmet),
                 fingerprints=facts.get("fingerprints") or {},
             )
         )
@@ -284,10 +306,13 @@ def _result(
     facts: Mapping[str, Any],
     allow_cleartext: bool,
     stop: blocks.Stop | None,
+    unmet: Mapping[str, str],
+    required: Sequence[str],
 ) -> Result:
+    """C(unmet): by label, why a method does not keep what is C(required)."""
     rows = blocks.rows_of(plan, cells, by_id)
     planned = Counter(cell.label for cell in cells)
-    ranked = blocks.ranked_times(rows)
+    ranked = {label: times for label, times in blocks.ranked_times(rows).items() if label not in unmet}
     noise = _noise(rows.get(plan.replica or "", ()))
     delta = max(DELTA, noise or 0.0)
     compared = compare(ranked, delta)
@@ -312,10 +337,14 @@ def _result(
     private = {method.label: ranked[method.label] for method in results if method.encrypted}
     among_encrypted = {item.label: item.verdict for item in compare(private, delta)} if private else {}
     results += [
-        _disqualified(methods[label], own, planned[label], exact) for label, own in rows.items() if label not in ranked
+        _disqualified(methods[label], own, planned[label], exact, unmet.get(label, ""))
+        for label, own in rows.items()
+        if label not in ranked
     ]
     if group.scenario == EMPTY:
         given = advice.Advice(None, "an empty tree shows what each method costs before the first byte")
+    elif unmet and not ranked and blocks.ranked_times(rows):
+        given = advice.Advice(None, _none_left(results, required))
     else:
         given = advice.recommend(
             [
@@ -333,6 +362,7 @@ def _result(
             ],
             allow_cleartext=allow_cleartext,
             provisional=not exact,
+            condition=_condition(plan, unmet, required),
         )
     tree: Mapping[str, Any] = next(
         (row["dataset"] for own in rows.values() for _cell, row in own if row["dataset"].get("bytes")), {}
@@ -354,6 +384,23 @@ def _result(
         flags=(DRIFT,) if drifted and _matters(drifted, delta) else (),
         stopped=blocks.why_no_more(plan, compared, stop),
     )
+
+
+def _condition(plan: Plan, unmet: Mapping[str, str], required: Sequence[str]) -> str:
+    """As in C(2 of 4 methods keep hardlinks); empty where nothing is required."""
+    if not required:
+        return ""
+    good = len(plan.methods) - len(unmet)
+    return f"{good} of {len(plan.methods)} methods keep{'s' * (good == 1)} {', '.join(required)}"
+
+
+def _none_left(results: Iterable[MethodResult], required: Sequence[str]) -> str:
+    """Why no method can be ranked, by reason."""
+    by_reason: dict[str, list[str]] = {}
+    for method in results:
+        by_reason.setdefault(method.reason, []).append(method.label)
+    each = "; ".join(f"{', '.join(labels)}: {reason}" for reason, labels in by_reason.items())
+    return f"no method is left that keeps what is required ({', '.join(required)}): {each}"
 
 
 def _matters(found: Drift, delta: float) -> bool:
@@ -443,9 +490,13 @@ def _fixed_costs(
     return {label: statistics.median(times.values()) for label, times in ranked.items()}
 
 
-def _disqualified(method: Method, rows: Sequence[tuple[Cell, Row]], planned: int, exact: bool) -> MethodResult:
+def _disqualified(
+    method: Method, rows: Sequence[tuple[Cell, Row]], planned: int, exact: bool, unmet: str
+) -> MethodResult:
+    """C(unmet): why it does not keep what is required; empty where it does, or nothing is."""
     measured = blocks.times(rows)
     group = [row for _cell, row in rows]
+    reasons = [blocks.fault(rows) or ("" if measured else _absent(group, planned)), unmet if measured else ""]
     return MethodResult(
         label=method.label,
         module=method.module,
@@ -461,7 +512,7 @@ def _disqualified(method: Method, rows: Sequence[tuple[Cell, Row]], planned: int
         cpu_percent={"source": None, "target": None},
         verdict=DISQUALIFIED,
         provisional=not exact,
-        reason=blocks.fault(rows) or _absent(group, planned),
+        reason="; ".join(filter(None, reasons)),
         flags=_flags(group),
         encrypted=_encrypted(group),
     )
@@ -473,6 +524,7 @@ def _models(
     by_id: Mapping[str, Row],
     predict: Sequence[Size],
     facts: Mapping[str, Any],
+    unmet: Mapping[str, str],
 ) -> tuple[Model, ...]:
     """What each method takes for a tree of any size on one link; empty where too few trees were measured to tell."""
     full = [blocks.rows_of(plan, cells, by_id) for group, cells in groups.items() if group.scenario == FULL]
@@ -482,7 +534,7 @@ def _models(
     models = []
     for method in plan.methods:
         own = [rows[method.label] for rows in full]
-        faults = [reason for reason in map(blocks.fault, own) if reason]
+        faults = [reason for reason in (*map(blocks.fault, own), unmet.get(method.label)) if reason]
         ok = [row for rows in own for cell, row in rows if row["status"] == "ok" and cell.replica == 0]
         models.append(_model(method.label, ok, faults[0] if faults else "", predict, ceiling_Bps))
     return tuple(models)

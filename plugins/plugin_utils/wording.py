@@ -11,6 +11,8 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _fidelity
+from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.keeping import Fidelity, Group, Keeping, tally
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.plan import EMPTY, UPDATE, show_bytes, show_duration
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.statistics import DELTA, DISQUALIFIED
 from ansible_collections.linkops.bulkcopy.plugins.plugin_utils.summary import (
@@ -203,8 +205,10 @@ def duration_with_interval(value_s: float | None, interval_s: tuple[float, float
 
 def unmeasured(link: LinkResult) -> str:
     """The one reason for which nothing at all was measured on the link, else the empty string."""
+    if link.fidelity and not nothing_kept(link.fidelity):
+        return ""
     if not link.results:
-        return "no run was planned"
+        return nothing_kept(link.fidelity) if link.fidelity else "no run was planned"
     reasons = {nothing(result) for result in link.results}
     return reasons.pop() if len(reasons) == 1 else ""
 
@@ -215,6 +219,12 @@ def nothing(result: Result) -> str:
     if len(reasons) == 1 and all(method.verdict == DISQUALIFIED and method.n == 0 for method in result.methods):
         return reasons.pop()
     return "" if result.methods else "no run was planned"
+
+
+def nothing_kept(fidelity: Fidelity) -> str:
+    """The one reason for which it is known of no method what it keeps, else the empty string."""
+    reasons = {method.reason for method in fidelity.methods}
+    return reasons.pop() if len(reasons) == 1 else ""
 
 
 def ends(link: LinkResult) -> str:
@@ -329,7 +339,9 @@ def is_provisional(result: Result) -> bool:
 def how_sure(result: Result) -> str:
     """The number of blocks, and how many a firm verdict takes."""
     if result.blocks == 0:
-        return "no complete block"
+        # Where copies were made and none is ranked, it is not for want of blocks.
+        left_out = not ranked(result) and any(method.n for method in result.methods)
+        return "no method to rank" if left_out else "no complete block"
     if result.blocks_needed is None:
         return count(result.blocks, "block")
     return f"{count(result.blocks, 'block')}: PROVISIONAL, a firm verdict takes {result.blocks_needed}"
@@ -410,6 +422,98 @@ def _change(share: float, sign: str = "+") -> str:
     """A share of 1 in per cent with its sign."""
     digits = 0 if abs(share) >= 0.0995 else 1
     return f"{100 * share:{sign}.{digits}f} %"
+
+
+#: How a table says what became of a group of cases.
+SIGNS: Mapping[str, str] = {
+    _fidelity.KEPT: "yes",
+    _fidelity.CHANGED: "C",
+    _fidelity.FOLLOWED: "F",
+    _fidelity.LOST: "L",
+    _fidelity.REFUSED: "R",
+    _fidelity.NOT_MADE: NONE,
+}
+SIGNS_LEGEND = (
+    "yes: kept. C: changed. F: followed, what a link leads to is in its place. L: lost. R: refused, the tool said so. "
+    f"3/4 L: three names of four kept, the other lost. F+R: some the one, some the other. {NONE}: this source cannot "
+    f"have it, all of it or a part. {UNKNOWN}: not known."
+)
+
+
+def kept_line(fidelity: Fidelity) -> str:
+    """What the table that follows is about."""
+    missing = len(fidelity.not_made)
+    return (
+        f"what each method keeps: {count(fidelity.cases, 'hard case')}, {count(fidelity.names, 'name')}, one copy each"
+        + (f"; {count(missing, 'case')} could not be made" if missing else "")
+    )
+
+
+def kept_groups(fidelity: Fidelity) -> list[str]:
+    """The columns of the table."""
+    return list(dict.fromkeys(name for method in fidelity.methods for name in method.groups))
+
+
+def kept_names(fidelity: Fidelity) -> list[int]:
+    """How many names each column stands for."""
+    first = next((method for method in fidelity.methods if not method.reason), None)
+    return [first.groups[name].names if first and name in first.groups else 0 for name in kept_groups(fidelity)]
+
+
+def kept_cell(group: Group | None) -> str:
+    """As in C(yes), C(L), C(F+R), C(3/4 L), C(-), and C(yes -) where a part could not be made."""
+    if group is None:
+        return UNKNOWN
+    sign = "+".join(SIGNS[outcome] for outcome in group.outcomes) or SIGNS[group.outcome]
+    if 0 < group.kept < group.names:
+        sign = f"{group.kept}/{group.names} {sign}"
+    return f"{sign} {NONE}" if group.not_made and group.names else sign
+
+
+def kept_cells(fidelity: Fidelity, method: Keeping) -> list[str]:
+    return [kept_cell(method.groups.get(name)) for name in kept_groups(fidelity)]
+
+
+def kept_count(method: Keeping) -> str:
+    return UNKNOWN if method.reason else "{} of {}".format(*tally(method.cases))
+
+
+def kept_notes(fidelity: Fidelity) -> list[str]:
+    """What the table does not show, one sentence a line."""
+    lines = [f"{method.label}: not measured: {method.reason}" for method in fidelity.methods if method.reason]
+    lines += [f"{name} could not be made: {reason}" for name, reason in fidelity.not_made.items()]
+    by_reason: dict[tuple[str, ...], list[str]] = {}
+    for method in fidelity.methods:
+        if method.unmet and not method.reason:
+            by_reason.setdefault(method.unmet, []).append(method.label)
+    return lines + [f"{', '.join(labels)}: {'; '.join(reasons)}" for reasons, labels in by_reason.items()]
+
+
+KEPT_HEAD = ("case", "what it is", "outcome", "methods", "the worst of its names")
+
+
+def kept_details(fidelity: Fidelity) -> list[tuple[str, ...]]:
+    """The lines below L(KEPT_HEAD): what was not kept, by case; methods that did the same to it share a line."""
+    lines: dict[tuple[str, str, str], tuple[list[str], str]] = {}
+    for method in fidelity.methods:
+        for case in method.cases:
+            if case["outcome"] in (_fidelity.KEPT, _fidelity.NOT_MADE):
+                continue
+            part = f", {case['kept']} of {case['names']} names kept" if case["kept"] else ""
+            key = (case["id"], case["what"], case["outcome"] + part)
+            lines.setdefault(key, ([], case["detail"]))[0].append(method.label)
+    order = list(dict.fromkeys(case["id"] for method in fidelity.methods for case in method.cases))
+    known = [method.label for method in fidelity.methods if not method.reason]
+    found = [(*key, _all_but(labels, known), detail) for key, (labels, detail) in lines.items()]
+    return sorted(found, key=lambda line: order.index(line[0]))
+
+
+def _all_but(labels: Sequence[str], known: Sequence[str]) -> str:
+    """The labels, or the others of C(known) where these are fewer."""
+    others = [label for label in known if label not in labels]
+    if len(labels) < 3 or len(others) >= len(labels):
+        return ", ".join(labels)
+    return f"all but {', '.join(others)}" if others else "all"
 
 
 MODEL_HEAD = ("method", "fixed s", "ms per file", "MB/s", "typical error", "trees")

@@ -182,7 +182,7 @@ def test_faults_of_all_kinds_come_together_and_nothing_is_written(tmp_path: Path
     text = result["msg"]
     assert text.startswith("nothing was copied, for 5 reasons:\n- ")
     for part in (
-        "there is no profile quik; there are links, quick, seed-lan, seed-tree, shapes, standard, update (did you mean quick?)",
+        "there is no profile quik; there are fidelity, links, quick, seed-lan, seed-tree, shapes, standard, update (did you mean quick?)",
         "bulkcopy_seed must be a whole number, but is 'x'.",
         "bulkcopy_max_bytes must be a number above 0, but is 'much'.",
         "link three: its target zz is not a host of the inventory",
@@ -470,3 +470,46 @@ def test_a_marker_on_a_shared_file_system_does_not_prove_the_target(tmp_path: Pa
     assert states["one"]["status"] == "failed"
     assert "another machine than target b" in states["one"]["message"]
     assert states["two"]["status"] == "ok"
+
+
+def test_the_profile_of_hard_cases_has_every_standard_method(tmp_path: Path, shown: list[str]) -> None:
+    result = call(tmp_path, profile="fidelity")
+    plan = Campaign.open(tmp_path, "latest").load()["plan"]
+    labels = {method["label"] for method in plan["methods"]}
+    assert labels > {str(method["label"]) for method in action.standard_methods()}
+    assert labels >= {"rsync -aHAXS", "tar -S --xattrs --acls|ssh"}
+    assert result["runs"] == 2 * len(labels)
+    assert {cell["scenario"] for cell in plan["cells"]} == {"fidelity"}
+    assert [source["generated"] for source in result["sources"]] == [
+        [{"name": "fidelity", "path": path, "scale": 1.0, "shape": "fidelity"}]
+        for path in ["/var/tmp/linkops-bulkcopy/data/fidelity"] * 2
+    ]
+    assert "a tree of hard cases is copied once by each method" in shown
+    assert not any(line.startswith("not counted") for line in shown)
+
+
+def test_what_is_required_is_said_with_the_plan(tmp_path: Path, shown: list[str]) -> None:
+    few = {"methods": ["scp"], "blocks": 1, "warmups": 0}
+    assert call(tmp_path, overrides={**few, "require": ["hardlinks", "acls"]})["runs"] == 2 * (2 + 1)
+    assert "a tree of hard cases is copied once by each method, which must keep hardlinks, acls" in shown
+
+
+def test_resume_keeps_what_is_required_or_takes_another(tmp_path: Path, shown: list[str]) -> None:
+    few = {"methods": ["scp"], "blocks": 1, "warmups": 0}
+    call(tmp_path, overrides={**few, "require": ["hardlinks"]})
+    campaign = Campaign.open(tmp_path, "latest")
+    for given, kept in (({}, ["hardlinks"]), ({"require": ["acls"]}, ["acls"]), ({}, ["acls"])):
+        result = call(tmp_path, campaign="latest", overrides={**few, **given})
+        assert not result.get("failed"), result
+        assert campaign.load()["plan"]["settings"]["require"] == kept
+    # without the scenario that was measured for it, it is another plan
+    result = call(tmp_path, campaign="latest", overrides={**few, "require": []})
+    assert "its settings differ" in result["msg"]
+    result = call(tmp_path, campaign="latest", overrides={**few, "require": [], "scenarios": ["full", "fidelity"]})
+    assert not result.get("failed"), result
+
+
+def test_faults_of_what_is_required_come_with_the_others(tmp_path: Path, shown: list[str]) -> None:
+    result = call(tmp_path, overrides={"require": ["hardlnks"], "blocks": 0})
+    assert "variable bulkcopy_require: there is no 'hardlnks'" in result["msg"]
+    assert "blocks must be a whole number" in result["msg"]

@@ -126,3 +126,54 @@ def test_the_link_as_it_was_before_and_after() -> None:
         },
         "dead": {"flags": [], "rtt_end_ms": None, "ceiling_end_Bps": None, "connect_end_s": None, "fingerprints": {}},
     }
+
+
+@pytest.fixture
+def hard(tmp_path: Path) -> Path:
+    """A campaign in which b keeps hard links and a does not."""
+    plan = plans.make_plan(
+        profile={
+            "blocks": 1,
+            "warmups": 0,
+            "scenarios": ["full", "fidelity"],
+            "datasets": [{"name": "mine", "path": "/x"}],
+            "methods": [{"label": "a", "module": "scp"}, {"label": "b", "module": "scp"}],
+        },
+        profile_name="test",
+        overrides={},
+        links=[{"name": "one", "source": "a", "target": "b"}],
+        hosts={"a": plans.Host("1"), "b": plans.Host("2")},
+        standard_methods=[],
+        seed=1,
+    )
+    content = {"schema": SCHEMA, "campaign_id": "c2", "profile": "test", "plan": plan.as_dict()}
+    campaign = Campaign.create(tmp_path, "c2", content)
+    for cell in plan.cells:
+        row = new_record()
+        row.update(run_id=cell.run_id, status="ok", total_s=1.0 if cell.label == "a" else 2.0)
+        row["link"]["name"] = "one"
+        row["method"].update(label=cell.label, encrypted=True)
+        if cell.scenario == "fidelity":
+            case = {"id": "hardlinks", "what": "two names of one file", "names": 4, "detail": ""}
+            case.update({"kept": 0, "outcome": "lost"} if cell.label == "a" else {"kept": 4, "outcome": "kept"})
+            row["fidelity"] = {"cases": [case]}
+        campaign.append_row(row)
+    return tmp_path
+
+
+def test_another_requirement_may_be_made_with_the_report(hard: Path, shown: list[str]) -> None:
+    assert call(hard)["facts"]["a"]["links"]["one"]["verdicts"][0]["recommended"] == "a"
+    result = call(hard, require=["hardlinks"])
+    one = result["facts"]["a"]["links"]["one"]
+    assert one["verdicts"][0]["recommended"] == "b"
+    assert one["fidelity"]["reason"] == "what is required (hardlinks) is kept by b"
+    assert "disqualified: does not keep hardlinks: 0 of 4 names kept, lost" in shown[2]
+
+
+def test_a_requirement_that_was_not_measured_is_refused(results: Path, hard: Path, shown: list[str]) -> None:
+    assert "campaign c1 did not measure what methods keep" in call(results, campaign="c1", require=["acls"])["msg"]
+    assert "there is no 'acl' that a copy could keep or lose" in call(hard, require=["acl"])["msg"]
+    # it was to be measured, and the record has no such case
+    verdicts = call(hard, require=["acls"])["facts"]["a"]["links"]["one"]["verdicts"]
+    assert verdicts[0]["recommended"] is None
+    assert "acls could not be measured: there is no such case in its record" in verdicts[0]["reason"]

@@ -29,7 +29,7 @@ VARIANTS = [
 ]
 
 
-def make_plan() -> plans.Plan:
+def make_plan(**overrides: Any) -> plans.Plan:
     return plans.make_plan(
         profile={
             "blocks": 2,
@@ -42,7 +42,7 @@ def make_plan() -> plans.Plan:
             ],
         },
         profile_name="test",
-        overrides={},
+        overrides=overrides,
         links=[
             {
                 "name": "one",
@@ -394,3 +394,32 @@ def test_blocks_end_when_the_intervals_are_narrow(bench: Bench) -> None:
     assert "every interval is within 5 %" in results[-1]["msg"]
     noted = bench.campaign.journal()["blocks", "one\nmine\nfull"]
     assert noted["last"] == 3
+
+
+def test_a_copy_of_hard_cases_is_asked_what_became_of_them(bench: Bench) -> None:
+    bench.plan = make_plan(scenarios=["fidelity"], require=["hardlinks"])
+    tree = {"path": "/srv/fidelity", "files": 90, "directories": 40, "bytes": 100, "digest": "d"}
+    bench.set(trees={"a:fidelity": {"status": "ok", "message": "", "tree": tree}})
+    cell = bench.plan.cells[0]
+    cases = [
+        {"id": name, "what": "", "names": 1, "kept": outcome == "kept", "outcome": outcome, "detail": ""}
+        for name, outcome in (("hardlinks", "kept"), ("acls", "lost"), ("owners", "not-made"))
+    ]
+    given = ok(fidelity={"cases": cases})
+    result = bench.run(cell, given)
+    assert (bench.calls[0][1]["fidelity"], bench.calls[0][1]["src"]) == (
+        True,
+        "/var/tmp/linkops-bulkcopy/data/fidelity",
+    )
+    assert (result["blocks"], result["kept"]) == (1, "1 of 2 cases")
+    (row,) = bench.rows()
+    assert (row["scenario"], row["fidelity"], row["dataset"]["files"]) == ("fidelity", {"cases": cases}, 90)
+    # a login of 0.3 s in a copy of 0.4 s says nothing of it
+    given["record"]["total_s"] = 0.4
+    bench.run(bench.plan.cells[1], given)
+    assert "setup-dominated" not in bench.rows()[1]["flags"]
+
+
+def test_other_copies_are_not_asked(bench: Bench) -> None:
+    assert bench.run(bench.cells[0], ok())["kept"] is None
+    assert "fidelity" not in bench.calls[0][1]

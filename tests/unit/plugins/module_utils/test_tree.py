@@ -409,3 +409,45 @@ def test_what_is_laid_out_takes_the_place_of_what_an_older_version_had_there(tmp
     assert (copy / "now a file").read_bytes() == b""
     assert (copy / "kept" / "old").read_bytes() == b"old"
     assert tmp_path.is_dir()
+
+
+def test_what_else_there_is_to_a_name_is_listed_only_where_asked_for(tree: Path) -> None:
+    with open(tree / "hole", "wb") as stream:
+        stream.truncate(1 << 20)
+    value = b"\0\xffvalue"
+    try:
+        os.setxattr(tree / "a", "user.linkops", value)
+    except OSError:
+        pytest.skip("this filesystem has no extended attributes")
+    plain, whole = _tree.scan(tree), _tree.scan(tree, more=True)
+    assert {entry.more for entry in plain.entries.values()} == {None}
+    assert (plain.digest, plain.meta_digest) == (whole.digest, whole.meta_digest)
+    assert whole.entries[b"a"].more is not None
+    assert whole.entries[b"a"].more.xattrs == {"user.linkops": value.hex()}
+    said = subprocess.run(["stat", "-c", "%b", tree / "hole"], stdout=subprocess.PIPE, check=True).stdout
+    assert whole.entries[b"hole"].more is not None
+    assert whole.entries[b"hole"].more.allocated == int(said) * 512
+    for manifest in (plain, whole):
+        assert _tree.unpack(manifest.pack()).entries == manifest.entries
+    # A list without it is as good for knowing checksums.
+    assert _tree.scan(tree, known=whole).entries == plain.entries
+
+
+def test_attributes_of_directories_are_settled_and_those_that_cannot_be_are_left_out(tmp_path: Path) -> None:
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    (source / "read-only").mkdir(parents=True)
+    (source / "read-only").chmod(0o500)
+    manifest = _tree.scan(source, more=True)
+    entry = manifest.entries[b"read-only"]
+    xattrs = {"user.linkops": "00ff", "nonsense.linkops": "00"}
+    wanted = Manifest({b"read-only": entry._replace(more=_tree.More(xattrs, 0, (0, 0)))})
+    (copy / "read-only").mkdir(parents=True)
+    try:
+        os.setxattr(copy, "user.linkops", b"1")
+    except OSError:
+        pytest.skip("this filesystem has no extended attributes")
+    _tree.settle(copy, wanted)
+    assert os.getxattr(copy / "read-only", "user.linkops") == b"\0\xff"
+    assert os.listxattr(copy / "read-only") == ["user.linkops"]
+    assert stat.S_IMODE((copy / "read-only").stat().st_mode) == 0o500
+    assert (copy / "read-only").stat().st_mtime_ns == entry.mtime_ns

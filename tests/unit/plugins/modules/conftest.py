@@ -101,7 +101,7 @@ def job_for(tmp_path: Path) -> Callable[..., Job]:
             hosts.get("target", host("target")),
             str(tmp_path),
             free_ports=lambda count: list(range(4000, 4000 + count)),
-            list_source=lambda: _tree.scan("/data", False),
+            list_source=lambda _more: _tree.scan("/data", False),
             round_trip_s=lambda: 0.08,
             cores=2,
             peer="198.18.1.1",

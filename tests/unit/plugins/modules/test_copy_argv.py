@@ -518,7 +518,10 @@ def test_netcat_s_name_is_not_for_another_transport() -> None:
     assert mistake == "netcat ncat is not used by transport: socat: leave one of them out"
 
 
-@pytest.mark.parametrize(("uid", "owner"), [("0", "uid = 0\ngid = 0\n"), ("1000", "")])
+@pytest.mark.parametrize(
+    ("uid", "owner"),
+    [("0", "use chroot = yes\nnumeric ids = no\nuid = 0\ngid = 0\n"), ("1000", "use chroot = no\n")],
+)
 def test_rsync_daemon(job_for: MakeJob, uid: str, owner: str) -> None:
     here: dict[str, str] = {}
     there: dict[str, str] = {}
@@ -539,7 +542,7 @@ def test_rsync_daemon(job_for: MakeJob, uid: str, owner: str) -> None:
     assert re.fullmatch(r"[0-9a-f]{32}", secret)
     assert there["rsyncd.secrets"] == f"bulkcopy:{secret}\n"
     assert there["rsyncd.conf"] == (
-        "address = 198.18.1.2\nuse chroot = no\nreverse lookup = no\n" + owner + "[copy]\npath = /srv/copy/\n"
+        "address = 198.18.1.2\nreverse lookup = no\n" + owner + "[copy]\npath = /srv/copy/\n"
         "read only = no\nwrite only = yes\nlist = no\nmunge symlinks = no\nhosts allow = 198.18.1.1\n"
         "auth users = bulkcopy\nsecrets file = /private/rsyncd.secrets\n"
     )
@@ -730,3 +733,55 @@ def test_fpsync(job_for: MakeJob) -> None:
 )
 def test_numbers(method_class: type[CopyMethod], options: dict[str, Any], mistake: str | None) -> None:
     assert made(method_class, **options).mistake() == mistake
+
+
+KEEP = ["acls", "times", "sparse", "xattrs"]
+#: GNU tar's manual: what each end is told. Only who extracts chooses names of attributes.
+GNU = "(GNU tar) 1.34"
+
+
+@pytest.mark.parametrize(
+    ("keep", "label", "create", "extract"),
+    [
+        (["times"], "tar --format=posix|ssh", "--format=posix", ""),
+        (["sparse"], "tar -S|ssh", "-S", ""),
+        (
+            KEEP,
+            "tar -S --xattrs --acls --format=posix|ssh",
+            "-S --xattrs --xattrs-include=* --acls --format=posix",
+            "--xattrs --xattrs-include=* --acls",
+        ),
+    ],
+)
+def test_tar_is_told_what_to_keep(
+    job_for: MakeJob, monkeypatch: pytest.MonkeyPatch, keep: list[str], label: str, create: str, extract: str
+) -> None:
+    monkeypatch.setattr("ansible_collections.linkops.bulkcopy.plugins.module_utils._copy.Host.version", lambda *_: GNU)
+    method = made(tar_ssh.TarSsh, keep=keep)
+    assert method.label() == label
+    [stream] = method.commands(job_for(method)).streams
+    assert words(stream.source)[0] == f"/bin/tar {create} -C /data -cf - -- ."
+    receive = [word for word in f"/bin/tar {extract} -C /srv/copy -xpf -".split(" ") if word]
+    assert stream.source[-1][-1] == remote_command(receive)
+
+
+@pytest.mark.parametrize("end", ["source", "target"])
+@pytest.mark.parametrize(
+    ("version", "says", "words"),
+    [
+        ("bsdtar 3.6.2", "", "is not GNU tar, which keeps acls"),
+        (GNU, "/bin/tar: POSIX ACL support is not available\n", "cannot keep acls, it says: /bin/tar: POSIX ACL"),
+    ],
+)
+def test_a_tar_that_cannot_keep_is_unsupported(
+    job_for: MakeJob, monkeypatch: pytest.MonkeyPatch, end: str, version: str, says: str, words: str
+) -> None:
+    monkeypatch.setattr(
+        "ansible_collections.linkops.bulkcopy.plugins.module_utils._copy.Host.version",
+        lambda asked, _name: version if asked.end == end else GNU,
+    )
+    method = made(tar_nc.TarNc, keep=["acls"], transport="socat")
+    other = host(end, answers={"/bin/tar --acls -cf /dev/null -T /dev/null": says})
+    with pytest.raises(Ended, match=f"tar on {end} dc[12]-a {words}") as raised:
+        method.commands(job_for(method, **{end: other}))
+    assert raised.value.status == "unsupported"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _dataset
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _dataset, _fidelity
 from ansible_collections.linkops.bulkcopy.plugins.modules import dataset
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -91,7 +91,7 @@ def test_bad_input_is_one_sentence(run: Any, tmp_path: Path, args: dict[str, Any
 def test_choices_and_defaults_agree_with_the_logic_the_docs_and_the_role() -> None:
     spec = dataset.argument_spec()
     documented = yaml.safe_load(dataset.DOCUMENTATION)["options"]
-    assert set(spec["shape"]["choices"]) == set(_dataset.SHAPES)
+    assert set(spec["shape"]["choices"]) == {*_dataset.SHAPES, _fidelity.SHAPE}
     assert set(spec["check"]["choices"]) == set(_dataset.CHECKS)
     part = spec["parts"]["options"]
     assert {name: option["default"] for name, option in part.items() if "default" in option} == (

@@ -337,7 +337,10 @@ def test_no_links_shows_an_example_of_five_lines() -> None:
         ({"datasets": []}, "datasets must be a list with at least one entry"),
         ({"datasets": [{"shape": "small"}]}, "variable bulkcopy_datasets, dataset 1 has no name: add it."),
         ({"datasets": [{"name": "empty"}]}, "the name empty is that of a scenario"),
-        ({"scenarios": ["full", "emtpy"]}, "no scenario 'emtpy'; there are full, update, empty (did you mean empty?)"),
+        (
+            {"scenarios": ["full", "emtpy"]},
+            "no scenario 'emtpy'; there are full, update, empty, fidelity (did you mean empty?)",
+        ),
         ({"blocks": 3, "max_blocks": 2}, "max_blocks must be a whole number from 3 to 1000"),
         ({"precision": 0}, "precision must be a number above 0"),
         ({"precision": "5"}, "precision must be a share below 1 (0.05 is 5 %), but is 5."),

@@ -51,3 +51,9 @@ def test_says_nothing_is_left_at_the_end() -> None:
     progress = Progress(1, 5.0, 0.0)
     progress.step(1.0)
     assert "left" not in line(RUN, progress)
+
+
+def test_a_copy_of_hard_cases_shows_what_was_kept() -> None:
+    text = line({**RUN, "dataset": "fidelity", "kept": "38 of 45 cases"}, Progress(1, None, 0.0))
+    assert text.endswith(" kept 38 of 45 cases")
+    assert "MB/s" not in text
