@@ -167,8 +167,8 @@ class TestPlantedFault:
             (":", []),
             # Size and time of modification stay.
             (
-                'touch -r "$2/file 3" "$2.time"; printf X | dd of="$2/file 3" bs=1 seek=50000 conv=notrunc 2>&1; '
-                'touch -r "$2.time" "$2/file 3"; rm "$2.time"',
+                'touch -r "$2/file 3" "$2.time"; tail -c +50001 "$2/file 3" | head -c 1 | tr "\\000-\\377" "\\001-\\377\\000" | '
+                'dd of="$2/file 3" bs=1 seek=50000 conv=notrunc 2>&1; touch -r "$2.time" "$2/file 3"; rm "$2.time"',
                 ["content: file 3"],
             ),
             ('rm "$2/file 2"', ["missing: file 2"]),

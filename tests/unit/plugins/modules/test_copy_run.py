@@ -369,7 +369,8 @@ exec /bin/tar "$@"
             "missing: ",
         ),
         (
-            '/bin/tar "$@"; printf X | dd of="$2/sub/file 1" bs=1 seek=5000 conv=notrunc 2>/dev/null; exit 0',
+            '/bin/tar "$@"; tail -c +5001 "$2/sub/file 1" | head -c 1 | tr "\\000-\\377" "\\001-\\377\\000" | '
+            'dd of="$2/sub/file 1" bs=1 seek=5000 conv=notrunc 2>/dev/null; exit 0',
             "content: sub/file 1",
         ),
         ('/bin/tar "$@"; rm "$2/sub/file 2"; exit 0', "missing: sub/file 2"),
