@@ -218,9 +218,11 @@ def plan(
         )
     if wanted == 1:
         return None
+    # What programs can do is no part of the copy, as their versions are none.
+    split = split and can_split(job)
     began = time.monotonic()
     listed = job.list_source(more)
-    parts = cut(listed, wanted, split and can_split(job))
+    parts = cut(listed, wanted, split)
     cut_files = {piece.path for part in parts for piece in part.pieces}
     settled = {path: entry for path, entry in listed.entries.items() if entry.kind == "d" or path in cut_files}
     return Planned(parts, time.monotonic() - began, _tree.Manifest(settled)) if len(parts) > 1 else None
