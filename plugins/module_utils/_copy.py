@@ -299,6 +299,26 @@ class Measured(NamedTuple):
     counted: dict[str, Any] | None
 
 
+def refuse_without_room(manifest: _tree.Manifest, room: Mapping[str, Any], target_name: str, dest: str) -> None:
+    """Raise C(Ended) where a copy of the tree would not fit on the target; C(room) is what its agent said of C(dest)."""
+    block = room["block_bytes"]
+    needed = sum(-(-entry.size // block) * block if entry.kind == "f" else block for entry in manifest.entries.values())
+    if needed > room["bytes"]:
+        raise Ended(
+            "failed",
+            f"target {target_name} has {_record.human_bytes(room['bytes'])} free at {dest} and the copy needs "
+            f"{_record.human_bytes(needed)}: free some or choose another destination",
+            ["no-space"],
+        )
+    if room["inodes"] is not None and len(manifest.entries) > room["inodes"]:
+        raise Ended(
+            "failed",
+            f"target {target_name} has {room['inodes']} inodes free at {dest} and the copy needs {len(manifest.entries)}: "
+            "choose another destination",
+            ["no-inodes"],
+        )
+
+
 class Run:
     """The life of one run: from the checks to the record."""
 
@@ -427,7 +447,7 @@ class Run:
             self._refuse_symlink_loop(src, before)
         if params["scratch"] or not params["update"]:
             # What an update of the user's own tree adds to it is for the method to find out.
-            self._refuse_without_room(before, place["room"])
+            refuse_without_room(before, place["room"], self.target_name, params["dest"])
         tree = os.path.join(params["dest"], _agent.TREE) if params["scratch"] else params["dest"]
         if self.method.listens:
             self._refuse_what_cannot_be_listened_on()
@@ -610,31 +630,6 @@ class Run:
                 "unsupported",
                 f"{self.method.name} follows symbolic links, and {_record.escape(loop)} in {src} on source {self.source_name} leads in "
                 "a circle: remove it or choose a method that keeps links",
-            )
-
-    def _refuse_without_room(self, manifest: _tree.Manifest, room: dict[str, Any]) -> None:
-        block = room["block_bytes"]
-        needed = sum(
-            -(-entry.size // block) * block if entry.kind == "f" else block for entry in manifest.entries.values()
-        )
-        if needed > room["bytes"]:
-            raise Ended(
-                "failed",
-                "target {} has {} free at {} and the copy needs {}: free some or choose another destination".format(
-                    self.target_name,
-                    _record.human_bytes(room["bytes"]),
-                    self.params["dest"],
-                    _record.human_bytes(needed),
-                ),
-                ["no-space"],
-            )
-        if room["inodes"] is not None and len(manifest.entries) > room["inodes"]:
-            raise Ended(
-                "failed",
-                "target {} has {} inodes free at {} and the copy needs {}: choose another destination".format(
-                    self.target_name, room["inodes"], self.params["dest"], len(manifest.entries)
-                ),
-                ["no-inodes"],
             )
 
     def _in_quiet(self, target: Target, work: Callable[[], None]) -> _counters.Quiet:

@@ -96,6 +96,7 @@ from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import (
     CONNECTION_OPTIONS,
     die_with_controller,
     known_manifest,
+    refuse_without_room,
     ssh_of,
 )
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._pipeline import Pipeline, adopt_orphans, first_cause
@@ -149,6 +150,8 @@ def put(
     base = {"path": tree, "files": source.files, "bytes": source.bytes}
     if params["name"] in place["bases"] and not whole(target, tree, source, hello["uid"]):
         return False, base
+    if params["name"] not in place["bases"]:
+        refuse_without_room(source, place["room"], target.name, params["dest"])
     if check_mode:
         return True, base
     target.request("make_base", WORK_LIMIT_S, dest=params["dest"], base=params["name"])

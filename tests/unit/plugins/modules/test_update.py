@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _tree
 from ansible_collections.linkops.bulkcopy.plugins.modules import base, tar_ssh
 
 from ..conftest import Programs
@@ -196,3 +197,19 @@ def test_a_target_that_holds_most_of_it_needs_no_room_for_all(
     refused = run_module(tar_ssh, check_mode=True, dest=str(older.parent / "copy"), **given)
     assert "8.8 TB" in refused["msg"]
     assert run_module(tar_ssh, check_mode=True, dest=str(older), update=True, **given)["record"]["status"] == "planned"
+
+
+def test_a_version_that_the_target_has_no_room_for_is_not_put_there(
+    run_module: Run, scratch: dict[str, Any], source: Path, tmp_path: Path
+) -> None:
+    os.truncate(source / "same", 1 << 43)
+    # Nobody waits for the checksum of 8 TiB.
+    listed = _tree.scan(str(source), hash_content=False)
+    known = {
+        path: entry._replace(sha256="0" * 64 if entry.kind == "f" else None) for path, entry in listed.entries.items()
+    }
+    manifest = str(tmp_path / "manifest")
+    _tree.save(_tree.Manifest(known), manifest)
+    refused = run_module(base, src=str(source), name="one", manifest=manifest, **scratch)
+    assert "8.8 TB: free some" in refused["msg"]
+    assert sorted(os.listdir(scratch["dest"])) == [".linkops-bulkcopy"]
