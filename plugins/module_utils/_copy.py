@@ -121,6 +121,7 @@ class Host:
         self._found: dict[str, str | None] = {}
         self._used: dict[str, str] = {}
         self._written: list[str] = []
+        self._is_root: bool | None = None
 
     def look_up(self, names: Sequence[str]) -> None:
         """Find several programs with one question."""
@@ -154,6 +155,12 @@ class Host:
         """What a short command prints, standard error after standard output; empty where it cannot run."""
         answer = self._ask(argv)
         return str(answer["output"]) if answer["rc"] is not None else ""
+
+    @property
+    def is_root(self) -> bool:
+        if self._is_root is None:
+            self._is_root = self.ask(["id", "-u"]).strip() == "0"
+        return self._is_root
 
     def private_file(self, name: str, text: str) -> str:
         """Write a file there that only the copy user can read and that is removed when the run is over; its path."""

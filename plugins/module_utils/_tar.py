@@ -128,7 +128,7 @@ def plan(job: Job, transport_Bps: float, window_bytes: int | None, split: bool) 
     split = split and "sparse" not in keep
     more = bool({"xattrs", "acls"} & set(keep))
     planned = _streams.plan(job, core_Bps(job.params, transport_Bps), window_bytes, split, more)
-    if planned is not None and more:
+    if planned is not None and planned.settled is not None and more:
         planned = planned._replace(settled=_only_kept(planned.settled, keep))
     if planned is not None and "GNU tar" not in (job.source.version("tar") or ""):
         raise Ended(
@@ -136,7 +136,28 @@ def plan(job: Job, transport_Bps: float, window_bytes: int | None, split: bool) 
             f"tar on source {job.source.name} is not GNU tar, which reads the list of what a stream carries: install it "
             "there or choose streams: 1",
         )
+    if planned is not None and planned.settled is not None and not more and _can_settle_within(job, planned.settled):
+        planned = _streams.settle_within(planned)
     return planned
+
+
+#: What a touch must know to give a file its time to the nanosecond; another one than GNU's may not.
+_TOUCH_PROBE = "-c -m -d @1.000000001 -- /nonexistent"
+
+
+def _can_settle_within(job: Job, settled: _tree.Manifest) -> bool:
+    """Whether streams may set the attributes of directories and cut files while others still write there."""
+    if job.update or "GNU tar" not in (job.target.version("tar") or ""):
+        # What an older version has in a directory's place goes first; and another tar may not take one that is there.
+        return False
+    entries = settled.entries.values()
+    if any(entry.kind == "f" for entry in entries) and (
+        job.target.find("touch") is None or job.target.ask(["touch", *_TOUCH_PROBE.split()])
+    ):
+        return False
+    # Who is not root must still be able to write there when one stream has ended.
+    open_to_us = all(entry.mode & 0o200 and (entry.kind == "f" or entry.mode & 0o100) for entry in entries)
+    return open_to_us or job.target.is_root
 
 
 def _only_kept(settled: _tree.Manifest, keep: Sequence[str]) -> _tree.Manifest:
@@ -185,5 +206,9 @@ def extract(job: Job, part: _streams.Part | None = None, through: bool = False) 
     tar = [host.program("tar"), *_keep_at(host, job.params, 1), *options, *_in_directory(job.dest), "-xpf", "-"]
     if part is None:
         return tar
-    pieces = [_streams.receive_piece(host.program("dd"), job.dest, piece) for piece in part.pieces]
-    return _streams.in_turn([*pieces, *([tar] if part.names else [])])
+    owner = bool(part.attributes) and host.is_root
+    commands = _streams.make_places(job.dest, part)
+    for piece in part.pieces:
+        commands.append(_streams.receive_piece(host.program("dd"), job.dest, piece))
+        commands += _streams.restore_piece(job.dest, part, piece, owner)
+    return _streams.in_turn([*commands, *([tar] if part.names else [])])

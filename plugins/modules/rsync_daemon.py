@@ -184,7 +184,7 @@ class RsyncDaemon(CopyMethod):
             )
         configuration = _CONFIGURATION.format(
             address=job.ssh.address,
-            owner=_AS_ROOT if job.target.ask(["id", "-u"]).strip() == "0" else _AS_USER,
+            owner=_AS_ROOT if job.target.is_root else _AS_USER,
             module=_MODULE,
             path=path,
             peer=job.peer,

@@ -112,7 +112,7 @@ _SSH_C_BPS = 25e6
 class TarSsh(CopyMethod):
     name = "tar_ssh"
     source_programs = ("ssh", "tar", "dd", "mbuffer", *_tar.COMPRESSORS)
-    target_programs = ("tar", "dd", "mbuffer", *_tar.COMPRESSORS)
+    target_programs = ("tar", "dd", "touch", "mbuffer", *_tar.COMPRESSORS)
 
     def label(self) -> str:
         return _tar.label(self.params, ssh_label(self.params))

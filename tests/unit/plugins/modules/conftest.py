@@ -70,7 +70,7 @@ def host(
         "dc1-a" if end == "source" else "dc2-a",
         which,
         ask,
-        lambda program: "-V" if program == "ssh" else None,
+        {"ssh": "-V", "tar": "--version"}.get,
         write,
     )
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.linkops.bulkcopy.plugins.module_utils import _rsync
+from ansible_collections.linkops.bulkcopy.plugins.module_utils import _rsync, _tree
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._copy import CopyMethod, Job
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._streams import piped
 from ansible_collections.linkops.bulkcopy.plugins.module_utils._target import Ended, Ssh, remote_command, ssh_mistake
@@ -511,6 +512,56 @@ def test_a_method_s_cipher_comes_before_the_link_s() -> None:
     assert [value for value in settings if value.startswith("Ciphers=")] == ["Ciphers=aes128-ctr", "Ciphers=aes256-ctr"]
     assert "Compression=yes" in settings
     assert link.with_options({}) == link
+
+
+GNU = "tar (GNU tar) 1.34"
+
+
+@pytest.mark.parametrize(
+    ("uid", "tar", "mode", "more", "within"),
+    [
+        ("0", GNU, 0o555, {}, True),
+        ("1000", GNU, 0o755, {}, True),
+        # One stream that has ended would lock the others out.
+        ("1000", GNU, 0o555, {}, False),
+        ("0", "tar (busybox) 1.35.0", 0o755, {}, False),
+        ("0", GNU, 0o755, {"touch": "touch: invalid date '@1.000000001'"}, False),
+        ("0", GNU, 0o755, {"update": True}, False),
+        ("0", GNU, 0o755, {"keep": ["acls"]}, False),
+    ],
+)
+def test_who_sets_what_several_streams_write_to(
+    job_for: MakeJob, tmp_path: Path, uid: str, tar: str, mode: int, more: dict[str, Any], within: bool
+) -> None:
+    tree = tmp_path / "tree"
+    (tree / "sub").mkdir(parents=True)
+    (tree / "sub" / "file").write_bytes(bytes(5 << 20))
+    os.utime(tree / "sub" / "file", ns=(0, -1_500_000_000))
+    (tree / "sub" / "file").chmod(0o640)
+    (tree / "sub").chmod(mode)
+    method = made(tar_ssh.TarSsh, streams=2, keep=more.get("keep", []))
+    answers = {"/bin/tar --version": tar, "id -u": uid}
+    if "touch" in more:
+        answers["touch -c -m -d @1.000000001 -- /nonexistent"] = more["touch"]
+    openssh = {"/bin/ssh -V": "OpenSSH_9.2p1", "/bin/tar --version": GNU}
+    job = job_for(method, source=host("source", answers=openssh), target=host("target", answers=answers))
+    job = job._replace(src=str(tree), list_source=lambda more: _tree.scan(str(tree), False, more=more))
+    commands = method.commands(job._replace(update="update" in more))
+    first, second = (stream.source[-1][-1] for stream in commands.streams)
+    assert "count=2621440" in first
+    assert "count=2621440" in second
+    for remote in (first, second):
+        # 1.5 s before 1970, in the writing of date(1).
+        assert ("touch -m -d @-1.500000000 -- /srv/copy/sub/file" in remote) is within
+        assert ("chmod 0640 -- /srv/copy/sub/file" in remote) is within
+        assert ("mkdir -p -- /srv/copy/sub" in remote) is within
+        assert ("tar" in remote) is within
+        owner = f"chown {os.getuid()}:{os.getgid()} -- /srv/copy/sub/file"
+        assert (owner in remote) is (within and uid == "0")
+    assert (commands.settled is None) is within
+    if within:
+        lists = [(Path(job.private_dir) / f"part-{number}").read_bytes() for number in (0, 1)]
+        assert lists == [b"./sub\0", b"./sub\0"]
 
 
 def test_netcat_s_name_is_not_for_another_transport() -> None:
